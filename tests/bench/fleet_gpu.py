@@ -78,7 +78,7 @@ def main() -> int:
 
 def ready(row: Row) -> copy_modes.Prepared:
     kernel = registry.find(row.kernel)
-    check, _ = one_row.checked(kernel, row, 1)
+    check = one_row.checked(kernel, row, 1).check
     if not check.passed:
         raise ArithmeticError(f"a wrong product: {row.problem}")
     return copy_modes.prepare(kernel, row.problem, row.settings, row.problem.inputs(1))

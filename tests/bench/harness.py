@@ -40,7 +40,7 @@ def main() -> int:
         run, n = call_of(20e-6)
         take = timing.host(run)
         once = timing.call_seconds(take, limits)
-        calls, per_block = timing.plan(once, limits)
+        calls, per_block = timing.sample_sizes(once, limits)
 
         def ours() -> float:
             watch.before_block()

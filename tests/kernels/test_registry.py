@@ -406,7 +406,7 @@ def test_threads_are_set_in_a_kernels_libraries(monkeypatch):
 
     monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Controller)
     monkeypatch.setattr(one_row.registry, "find", find)
-    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.OutputCheck("exact", False), 0.0))
+    monkeypatch.setattr(one_row, "checked", lambda *_: one_row.Known(reference.OutputCheck("exact", False), 0.0))
     one_row._controller.cache_clear()
     row = Row("matmul/mkl/gemm", Matmul(2, 2, 2), Settings(threads=2))
     one_row.measure(row, one_row.Limits(), 1)

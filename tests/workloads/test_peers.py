@@ -260,7 +260,7 @@ def test_each_gpu_works_alone_then_together(monkeypatch, tmp_path):
         asked_for.append((tuple(r.settings.device for r in rows), sets, len(workers), turns.rounds))
         answers = [r.result("ok", check="exact") for r in rows]
         one = {members: {i: [1e-3 * len(members)] * 4 for i in members} for members in sets}
-        return concurrent.Took(rows, answers, [one] * turns.rounds)
+        return concurrent.AlternatingResults(rows, answers, [one] * turns.rounds)
 
     closed = []
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
@@ -278,7 +278,7 @@ def test_each_gpu_works_alone_then_together(monkeypatch, tmp_path):
     assert {round(r.value, 6) for *_, r in rates.slowdowns(stored)} == {2.0}
 
     def in_turns(rows, workers, sets, turns):
-        return concurrent.Took(rows, ended_by=rows[1].result("failed", "out of luck"))
+        return concurrent.AlternatingResults(rows, ended_by=rows[1].result("failed", "out of luck"))
 
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))

@@ -336,10 +336,12 @@ def _joules(row: Row, ready: ReadyModel, call: Callable, x: np.ndarray, *, notes
 
     The note `energy` gets what the counter covers, or why there is none.
     """
-    read_joules, covers = energy.counter(row.device)
-    notes["energy"] = covers
-    if read_joules is None:
+    try:
+        counter = energy.counter(row.device)
+    except energy.NoCounter as reason:
+        notes["energy"] = str(reason)
         return {}
+    notes["energy"] = counter.words
     samples = row.problem.batch
     if row.kernel == SERVE:
         in_flight = row.experiment.in_flight
@@ -349,9 +351,9 @@ def _joules(row: Row, ready: ReadyModel, call: Callable, x: np.ndarray, *, notes
         def call() -> object:
             return answers(ready, sent, in_flight)
 
-    used = energy.used(read_joules, call, ready.wait or (lambda: None), samples)
+    used = energy.used(counter.read, call, ready.wait or (lambda: None), samples)
     if not used:
-        notes["energy"] = f"{covers}: the counter did not move"
+        notes["energy"] = f"{counter.words}: the counter did not move"
     return used
 
 

@@ -1,6 +1,7 @@
-"""Several rows at the same time, each in a worker of its own: the time of each while all are working.
+"""Times several rows while they run at the same time, each in a worker process of its own, and each of them alone.
 
-Sets of rows take turns, alone and together, round by round; only what was done while all were at work counts.
+Sets of parties (rows, each with its worker) work in turn, round by round, for a window of some hundred milliseconds, of which
+only what was done while all parties of the set were at work counts.
 """
 
 import abc
@@ -25,10 +26,10 @@ from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
 from workloads.shared_flags import Measuring
 
-SLICES = 10  # a window is asked for in so many parts, so that it can end soon after the slowest has done its share
-FEWEST = 3  # units of work that each must do while all are at work
-LONGEST_S = 120.0  # of a window in which somebody does not get there
-_PATIENCE_S = 180.0  # of a window, beyond its own seconds
+SLICES = 10  # parts of a window, each an order to the worker, so that it can end soon after the slowest party has done its share
+FEWEST = 3  # units of work that each party must do while all are at work
+LONGEST_S = 120.0  # of a window in which a party does less
+_PATIENCE_S = 180.0  # to wait for the answer to an order, beyond its own seconds
 
 # Of every GPU of a host at the same time:
 ROUNDS, FAST_ROUNDS = 5, 3
@@ -71,7 +72,7 @@ StepSeconds = dict[int, list[float]]
 
 
 class Turns(msgspec.Struct, frozen=True):
-    """The schedule by which sets of parties take turns."""
+    """The schedule by which sets of parties work in turn."""
 
     #: Number of rounds.
     rounds: int
@@ -82,16 +83,16 @@ class Turns(msgspec.Struct, frozen=True):
 
 
 @dataclasses.dataclass
-class Took:
-    """Results of parties that took turns."""
+class AlternatingResults:
+    """Results of sets of parties that worked in turn."""
 
-    #: What each party does.
+    #: The row of each party.
     parties: list[Row]
-    #: Each party's answer to its preparation.
+    #: What each party's worker answered when it was told to prepare, for instance how its result was checked.
     prepared: list[Measurement] = dataclasses.field(default_factory=list)
-    #: For each round, the seconds a step of each set of parties.
+    #: For each round: the numbers of a set's parties -> the seconds of their steps.
     rounds: list[dict[tuple[int, ...], StepSeconds]] = dataclasses.field(default_factory=list)
-    #: The answer that ended the turns early; None where none did.
+    #: The answer that ended the rounds early, as it was not ok; None where none did.
     ended_by: Measurement | None = None
 
 
@@ -103,12 +104,12 @@ class RowGroup(abc.ABC):
 
     @abc.abstractmethod
     def measure(self) -> Generator[Measurement]:
-        """The measurements, one a row; workers of its own end with it."""
+        """Yields the measurements, one for each row. Workers that it starts end with the generator."""
 
 
 @contextlib.contextmanager
 def workers_of(parties: list[Row], here: Machine) -> Iterator[list[Worker]]:
-    """A worker a party; they end with the block."""
+    """A worker process for each party (row). They end with the `with` block. here: this machine."""
     workers = [Worker(environment(row, here.uuids)) for row in parties]
     try:
         yield workers
@@ -117,40 +118,45 @@ def workers_of(parties: list[Row], here: Machine) -> Iterator[list[Worker]]:
             worker.close()
 
 
-def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns) -> Took:
-    """Prepares the parties one after the other, each in its worker; then the sets take turns, in the opposite order every other
-    round."""
+def in_turns(
+    parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns
+) -> AlternatingResults:
+    """Has each worker prepare its party, one after the other; then the sets of parties work in turn, in the opposite order every
+    other round. The first answer that is not ok ends it.
+
+    parties: the rows. workers: one for each. sets: the numbers of the parties that work at the same time.
+    """
     whole_window = Limits(visit_s=turns.window_s)
     slice_of_window = Limits(visit_s=turns.window_s / SLICES)
-    took = Took(parties)
-    asks = {}
+    results = AlternatingResults(parties)
+    work_slices: dict[int, Callable[[], Measurement]] = {}  # party -> has its worker do a slice of a window
     for party, (row, worker) in enumerate(zip(parties, workers, strict=True)):
         order = Order(verb="prepare", row=row, limits=whole_window, seed=turns.seed)
         answer = worker.ask(order, timeout(row.problem))
-        took.prepared.append(answer)
+        results.prepared.append(answer)
         if not answer.ok:
-            took.ended_by = answer
-            return took
+            results.ended_by = answer
+            return results
         order = Order(verb="window", row=row, limits=slice_of_window, seed=turns.seed)
-        asks[party] = functools.partial(worker.ask, order, _PATIENCE_S)
-    for i in range(turns.rounds):
-        took.rounds.append({})
-        for members in sets if i % 2 == 0 else reversed(sets):
-            slices = at_once({party: asks[party] for party in members}, turns.window_s)
-            took.ended_by = _first_fault(slices)
-            if took.ended_by:
-                return took
-            seconds = inside(slices)
-            took.rounds[-1][members] = seconds
-            if not all(seconds.values()):
-                short = f"no step ended within a window of {units.seconds(turns.window_s)} while all were at work"
-                took.ended_by = parties[members[0]].result("failed", f"{short}: take a smaller batch or model")
-                return took
-    return took
+        work_slices[party] = functools.partial(worker.ask, order, _PATIENCE_S)
+    for round_number in range(turns.rounds):
+        results.rounds.append({})
+        for members in sets if round_number % 2 == 0 else reversed(sets):
+            slices = at_once({party: work_slices[party] for party in members}, turns.window_s)
+            results.ended_by = _first_fault(slices)
+            if results.ended_by:
+                return results
+            step_s = common_step_seconds(slices)
+            results.rounds[-1][members] = step_s
+            if not all(step_s.values()):
+                fault = f"no step ended within a window of {units.seconds(turns.window_s)} while all were at work"
+                results.ended_by = parties[members[0]].result("failed", f"{fault}: take a smaller batch or model")
+                return results
+    return results
 
 
 def _first_fault(slices: dict[int, list[Measurement]]) -> Measurement | None:
-    """The first answer of any party that is not ok."""
+    """The first answer of any party that is not ok; None if all are. slices: party -> its answers in a window."""
     for answers in slices.values():
         for answer in answers:
             if not answer.ok:
@@ -158,10 +164,14 @@ def _first_fault(slices: dict[int, list[Measurement]]) -> Measurement | None:
     return None
 
 
-def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict[int, list[Measurement]]:
-    """Party -> its slices of a window, requested again and again in a thread a party: until all have worked for `window_s`
-    seconds and done FEWEST units meanwhile, until one fails, or until LONGEST_S is over."""
-    slices: dict[int, list[Measurement]] = {party: [] for party in asks}
+def at_once(work_slices: dict[int, Callable[[], Measurement]], window_s: float) -> dict[int, list[Measurement]]:
+    """Has several parties (rows, each with its worker process) work at the same time for a window. Returns the number of a
+    party -> its worker's answers, one for each slice of the window.
+
+    work_slices: party -> has its worker do a slice of work, and returns the answer. It is called again and again, until all
+    parties have worked for `window_s` seconds and have done FEWEST units of work meanwhile, one fails, or LONGEST_S is over.
+    """
+    slices: dict[int, list[Measurement]] = {party: [] for party in work_slices}
     over = threading.Event()
     begin = time.monotonic()
     errors: list[Exception] = []
@@ -170,10 +180,11 @@ def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict
         so_far = {party: list(answers) for party, answers in slices.items()}
         return time.monotonic() - begin > LONGEST_S or _is_complete(so_far, window_s)
 
-    def work(party: int, ask: Callable) -> None:
+    def work(party: int, work_slice: Callable[[], Measurement]) -> None:
+        """Has one party do slices of work until the window is over."""
         try:
             while not over.is_set():
-                slices[party].append(ask())
+                slices[party].append(work_slice())
                 if is_done():
                     over.set()
         except Exception as error:  # raised where the parties are waited for; after a signal to stop nobody waits
@@ -181,7 +192,7 @@ def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict
         finally:
             over.set()  # whatever ended this party ends the others
 
-    threads = [threading.Thread(target=work, args=party_and_ask, daemon=True) for party_and_ask in asks.items()]
+    threads = [threading.Thread(target=work, args=arguments, daemon=True) for arguments in work_slices.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -192,7 +203,11 @@ def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict
 
 
 def _is_complete(slices: dict[int, list[Measurement]], window_s: float) -> bool:
-    """Whether one party failed, or all have worked for `window_s` seconds and done FEWEST units meanwhile."""
+    """Whether a window may end: a party failed, or all have worked for `window_s` seconds and done FEWEST units of work
+    meanwhile.
+
+    slices: party -> its answers so far, whose series have the times at which units of work began and ended.
+    """
     if _first_fault(slices):
         return True
     if not all(slices.values()):
@@ -201,12 +216,15 @@ def _is_complete(slices: dict[int, list[Measurement]], window_s: float) -> bool:
     first_ended = min(answers[-1].series["end_s"][-1] for answers in slices.values())
     if first_ended - all_began < window_s:
         return False
-    return all(len(seconds) >= FEWEST for seconds in inside(slices).values())
+    return all(len(seconds) >= FEWEST for seconds in common_step_seconds(slices).values())
 
 
-def inside(slices: dict[int, list[Measurement]]) -> StepSeconds:
-    """Seconds a step of each party's units that lie wholly within the time when all parties worked, the first unit of each left
-    out as warm-up."""
+def common_step_seconds(slices: dict[int, list[Measurement]]) -> StepSeconds:
+    """Party -> seconds of a step in each of its units of work that lie wholly in the time in which all parties worked. That
+    begins when each party has done its first unit, which warms up.
+
+    slices: party -> its answers, whose series have the times at which units of work began and ended.
+    """
     units_of = {party: _units(answers) for party, answers in slices.items()}
     all_began = max(party_units[0].end_s for party_units in units_of.values())
     first_ended = min(party_units[-1].end_s for party_units in units_of.values())
@@ -231,71 +249,100 @@ class WorkUnit(NamedTuple):
 
 
 def _units(answers: list[Measurement]) -> list[WorkUnit]:
-    """The units of a party's slices, one after the other."""
-    every = []
+    """The units of work in a party's answers, in order of time."""
+    every: list[WorkUnit] = []
     for answer in answers:
-        times = zip(answer.series["begin_s"], answer.series["end_s"], strict=True)
-        every += [WorkUnit(begin_s=begin, end_s=end, steps=answer.values["steps"]) for begin, end in times]
+        steps = answer.values["steps"]  # of each unit
+        for begin_s, end_s in zip(answer.series["begin_s"], answer.series["end_s"], strict=True):
+            every.append(WorkUnit(begin_s=begin_s, end_s=end_s, steps=steps))
     return every
 
 
-def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:
-    """A row of these `parties` from the rounds of those members. host-latency: seconds a step (or call) as each party sees it,
-    a block a round. host-throughput, where several do the same: seconds by the steps of all of them. Of rounds that an answer
-    ended, that answer."""
-    if took.ended_by:
-        return _ended(row, took.ended_by, took.parties[parties[0]])
-    why = f"{len(took.rounds)} alternating rounds"
-    seconds: list[float] = []
-    block_sizes = []
-    seconds_of_all = []
-    for round_ in took.rounds:
-        step_s = round_[members]
-        before = len(seconds)
-        rate = 0.0  # steps a second of all parties
-        for party in parties:
-            seconds += step_s[party]
-            if len(parties) > 1:
-                rate += 1 / statistics.mean(step_s[party])
-        block_sizes.append(len(seconds) - before)
-        if len(parties) > 1:
-            seconds_of_all.append(1 / rate)
-    latency = Samples(
-        clock="host-latency", seconds=tuple(seconds), calls=1, block_sizes=tuple(block_sizes), stop_reason=why
-    )
-    samples = [latency]
+def measured(row: Row, results: AlternatingResults, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:
+    """The measurement of a row: how fast `parties` worked in the windows of the set `members`, which they are a part of.
+
+    Its samples are seconds of a step (or call), a block for each round: on host-latency as each party sees them; on
+    host-throughput, where several parties do the same, the time by the steps of all of them. If the rounds ended early, it has
+    the reason.
+    """
+    if results.ended_by:
+        return _ended(row, results.ended_by, party_row=results.parties[parties[0]])
+    by_round: list[StepSeconds] = []
+    for sets_of_round in results.rounds:
+        step_s = sets_of_round[members]
+        by_round.append({party: step_s[party] for party in parties})
+    samples = [_latency(by_round)]
     if len(parties) > 1:
-        one_a_round = (1,) * len(seconds_of_all)
-        throughput = Samples(
-            clock="host-throughput", seconds=tuple(seconds_of_all), calls=1, block_sizes=one_a_round, stop_reason=why
-        )
-        samples.append(throughput)
-    prepared = took.prepared[parties[0]]
+        samples.append(_throughput(by_round))
+    prepared = results.prepared[parties[0]]
     return replace(prepared, kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples))
 
 
-def _ended(row: Row, answer: Measurement, party: Row) -> Measurement:
-    """The result of a row of this party, whose rounds an answer ended."""
+def _latency(by_round: list[StepSeconds]) -> Samples:
+    """The seconds of all steps, a block for each round. by_round: for each round, party -> seconds of its steps."""
+    seconds: list[float] = []
+    block_sizes: list[int] = []
+    for step_s in by_round:
+        before = len(seconds)
+        for seconds_of_party in step_s.values():
+            seconds += seconds_of_party
+        block_sizes.append(len(seconds) - before)
+    return Samples(
+        clock="host-latency",
+        seconds=tuple(seconds),
+        calls=1,
+        block_sizes=tuple(block_sizes),
+        stop_reason=f"{len(by_round)} alternating rounds",
+    )
+
+
+def _throughput(by_round: list[StepSeconds]) -> Samples:
+    """The seconds by the steps of all parties together: one sample and block for each round. by_round: for each round, party ->
+    seconds of its steps."""
+    seconds: list[float] = []
+    for step_s in by_round:
+        steps_per_s = 0.0  # of all parties
+        for seconds_of_party in step_s.values():
+            steps_per_s += 1 / statistics.mean(seconds_of_party)
+        seconds.append(1 / steps_per_s)
+    return Samples(
+        clock="host-throughput",
+        seconds=tuple(seconds),
+        calls=1,
+        block_sizes=(1,) * len(seconds),
+        stop_reason=f"{len(by_round)} alternating rounds",
+    )
+
+
+def _ended(row: Row, answer: Measurement, party_row: Row) -> Measurement:
+    """The result of a row whose rounds ended early.
+
+    answer: that ended them, of this party or another. party_row: what the row's own party did.
+    """
     reason = answer.reason
-    if answer.row != party:
+    if answer.row != party_row:
         reason = f"what ran beside it ended: {answer.reason}"
     return row.result(answer.status, reason, flags=answer.flags, cause=answer.cause)
 
 
 def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> Generator[Measurement]:
-    """The rows of the parties alone, then those of the same parties while all are at work."""
+    """Yields the measurements of these rows. The first half is the rows of parties that work alone; the second half is the
+    rows of the same parties, in the same order, while all work.
+
+    workers: one for each party.
+    """
     count = len(rows) // 2
     all_parties = tuple(range(count))
     sets = (*((party,) for party in all_parties), all_parties)
-    took = in_turns(rows[:count], workers, sets, turns)
+    results = in_turns(rows[:count], workers, sets, turns)
     for party in all_parties:
-        yield measured(rows[party], took, (party,), [party])
+        yield measured(rows[party], results, (party,), [party])
     for party in all_parties:
-        yield measured(rows[count + party], took, all_parties, [party])
+        yield measured(rows[count + party], results, all_parties, [party])
 
 
 def timeout(problem: Problem) -> float:
-    """Seconds to wait for a party's answer to its preparation."""
+    """Seconds to wait until a worker has prepared a row with this problem."""
     return _PATIENCE_S + problem.patience_s
 
 
@@ -307,7 +354,12 @@ def studied(
     run: Run,
     shown: Callable[[Measurement], None] = lambda m: None,
 ) -> sweep.Outcome:
-    """Carries out the experiments that the study's file, `STUDY.jsonl`, lacks; none that may end after --stop-after."""
+    """Measures groups of rows into the result file of a study, `STUDY.jsonl`. Groups that a resumed file has are not measured
+    again.
+
+    shown: called with each measurement. Ends early on SIGINT and SIGTERM, and before a group that would end after --stop-after if
+    it took as long as the longest one so far.
+    """
     begin = time.monotonic()
     longest_s = 0.0
     file = sweep.place(measuring.output, study, run)
@@ -342,7 +394,10 @@ def studied(
 
 
 def every_gpu_rows(gpus: list[int]) -> list[Row]:
-    """The rows of every kind of work on each GPU of a host, alone and while all GPUs do it."""
+    """The rows of every kind of work in WORK: for each kind those of each GPU alone, then those of each GPU while all do it.
+
+    gpus: the numbers of the host's GPUs.
+    """
     every = ",".join(map(str, gpus))
     rows = []
     for work in WORK:
@@ -354,7 +409,8 @@ def every_gpu_rows(gpus: list[int]) -> list[Row]:
 
 
 def _gpu_row(work: GpuWork, gpu: int, at_work: str) -> Row:
-    """The row of one GPU's work while those `at_work` do the same; their numbers, with commas."""
+    """The row of one GPU's work. at_work: the numbers of the GPUs that do the same at the same time, itself among them, with
+    commas between them."""
     problem = AtOnce(work.operation, work.size, at_work, work.math)
     return Row(work.kernel, problem, Settings(f"gpu:{gpu}", mode=work.mode))
 
@@ -377,12 +433,16 @@ class AloneAndTogether(RowGroup):
 def every_gpu(
     gpus: list[int], measuring: Measuring, run: Run, shown: Callable[[Measurement], None] = lambda m: None
 ) -> sweep.Outcome:
-    """Measures these rows into at-once.jsonl by a worker a GPU, which lives over all rows; the sweep.Outcome."""
+    """Measures every kind of work on each GPU of this host, alone and while all GPUs do it, into at-once.jsonl. Each GPU has one
+    worker process for all rows.
+
+    gpus: the numbers of the GPUs. shown: called with each measurement.
+    """
     rows = every_gpu_rows(gpus)
     if measuring.fast:
-        turns = Turns(FAST_ROUNDS, FAST_WINDOW_S, measuring.seed)
+        turns = Turns(rounds=FAST_ROUNDS, window_s=FAST_WINDOW_S, seed=measuring.seed)
     else:
-        turns = Turns(ROUNDS, WINDOW_S, measuring.seed)
+        turns = Turns(rounds=ROUNDS, window_s=WINDOW_S, seed=measuring.seed)
     rows_of_a_work = 2 * len(gpus)
     with workers_of(rows[: len(gpus)], run.machine) as workers:
         experiments = []

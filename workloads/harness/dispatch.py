@@ -40,18 +40,19 @@ class Broken(Exception):
 
 
 def one_line(error: object, most: int = 240) -> str:
-    """The message of an error, in one line of at most so many characters that a terminal can print, without its colors."""
-    plain = "".join(_COLORS.split(str(error)))
-    return "".join(filter(str.isprintable, " ".join(plain.split())))[:most]
+    """The message of an error as one printable line of at most `most` characters, without codes for terminal colors."""
+    without_colors = "".join(_COLORS.split(str(error)))
+    line = " ".join(without_colors.split())
+    return "".join(filter(str.isprintable, line))[:most]
 
 
 def described(error: BaseException) -> str:
-    """The same behind the error's type."""
+    """The class and the message of an error, in one printable line: `ValueError: no such layer`."""
     return f"{type(error).__name__}: {one_line(error)}"
 
 
 def handler(name: str) -> Callable:
-    """The function of a name in HANDLERS.
+    """The function or class that HANDLERS has for this name; its module is imported now, as a framework is slow to import.
 
     Raises: KeyError for another name.
     """

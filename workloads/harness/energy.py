@@ -3,7 +3,7 @@
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from workloads.machine import cpu, gpu
@@ -15,50 +15,87 @@ _POWERCAP = "sys/class/powercap"
 NO_RAPL = "no energy: RAPL's counters (/sys/class/powercap) are not readable here"
 NO_NVML = "no energy: NVML gives no energy counter for this GPU"
 
-Counter = Callable[[], float | None]
+
+class NoCounter(Exception):
+    """Nothing here counts the energy of a device; the message says why."""
 
 
-def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
-    """(function that reads the joules used so far, what they cover); (None, why there is none)."""
-    if device == "cpu":
-        folders = sorted((cpu.ROOT / _POWERCAP).glob("intel-rapl:*"))  # below are its cores and its memory
-        packages = []
-        for folder in folders:
-            if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit():
-                packages.append(_package(folder))
-        if not packages:
-            return None, NO_RAPL
-        return lambda: sum(package() for package in packages), "RAPL, CPU packages"
-    handle = gpu.only_handle(device, environment)
+class GpuEnergy:
+    """NVML's counter of the energy of a whole GPU board."""
 
-    def read() -> float | None:
-        millijoules = gpu.ask("nvmlDeviceGetTotalEnergyConsumption", handle)
+    words = "NVML, whole board"
+
+    def __init__(self, handle: object):
+        """handle: NVML's, of the GPU."""
+        self._handle = handle
+
+    def read(self) -> float | None:
+        """Joules that the board has used so far; None where NVML does not answer."""
+        millijoules = gpu.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return None if millijoules is None else millijoules * 1e-3
 
-    if handle is None or read() is None:
-        return None, NO_NVML
-    return read, "NVML, whole board"
+
+class CpuEnergy:
+    """RAPL's counters of the energy of the CPU packages."""
+
+    words = "RAPL, CPU packages"
+
+    def __init__(self, folders: list[Path]):
+        """folders: where Linux shows the counter of each package."""
+        self._packages = [_Package(folder) for folder in folders]
+
+    def read(self) -> float:
+        """Joules that the packages have used since this object was made."""
+        return sum(package.read() for package in self._packages)
 
 
-def _package(folder: Path) -> Callable[[], float]:
-    """Joules of one package since the first reading; its counter starts again at `max_energy_range_uj`."""
-    counter_range = int(cpu.text(folder / "max_energy_range_uj") or 0) or 1 << 32
-    last_uj = int(cpu.text(folder / "energy_uj"))
-    total_uj = 0
+class _Package:
+    """The counter of one CPU package, in microjoules; it begins again at 0 when it reaches its range."""
 
-    def read() -> float:
-        nonlocal last_uj, total_uj
-        now_uj = int(cpu.text(folder / "energy_uj"))
-        total_uj += (now_uj - last_uj) % counter_range
-        last_uj = now_uj
-        return total_uj * 1e-6
+    def __init__(self, folder: Path):
+        self._file = folder / "energy_uj"
+        self._range_uj = int(cpu.text(folder / "max_energy_range_uj") or 0) or 1 << 32
+        self._last_uj = int(cpu.text(self._file))
+        self._total_uj = 0
 
-    return read
+    def read(self) -> float:
+        """Joules that the package has used since this object was made."""
+        now_uj = int(cpu.text(self._file))
+        self._total_uj += (now_uj - self._last_uj) % self._range_uj
+        self._last_uj = now_uj
+        return self._total_uj * 1e-6
 
 
-def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int) -> dict[str, float]:
-    """joules_per_sample of `call`, which answers `samples` samples, and watts, idle power included. The counter is read before
-    and after windows of at least WINDOW_S of calls that are waited for. Nothing if the counter stops."""
+def counter(device: str, environment: Mapping[str, str] = os.environ) -> GpuEnergy | CpuEnergy:
+    """The counter of the energy that a device uses: of the CPU, or of the only GPU that a process with this environment sees.
+
+    Raises: NoCounter.
+    """
+    if device == "cpu":
+        packages = []
+        for folder in sorted(
+            (cpu.ROOT / _POWERCAP).glob("intel-rapl:*")
+        ):  # one a package, one each for its cores and its memory
+            if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit():
+                packages.append(folder)
+        if not packages:
+            raise NoCounter(NO_RAPL)
+        return CpuEnergy(packages)
+    handle = gpu.only_handle(device, environment)
+    if handle is None or GpuEnergy(handle).read() is None:
+        raise NoCounter(NO_NVML)
+    return GpuEnergy(handle)
+
+
+def used(
+    read: Callable[[], float | None], call: Callable[[], object], wait: Callable[[], None], samples: int
+) -> dict[str, float]:
+    """The energy of calls as values of a row: joules_per_sample, and watts, which include the idle power. {} if the counter
+    stops.
+
+    read: reads the counter, in joules. call: begins one inference of `samples` samples. wait: returns when the begun calls are
+    done. The counter is read before and after windows of at least WINDOW_S full of calls; the median of the windows counts.
+    """
     joules_per_sample = []
     watts = []
     for _ in range(WINDOWS):

@@ -1,4 +1,4 @@
-"""Inside a worker: one row from inputs to Measurement. Memory first, then the check, then the clocks."""
+"""Measures one row inside a worker process: makes room in memory, checks the answer of the kernel, then times it."""
 
 import dataclasses
 import functools
@@ -8,17 +8,20 @@ import re
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from kernels import reference, registry
 from kernels.problems import Problem
+from kernels.registry import Kernel
 from workloads.harness import bound_rows, copy_modes, memory_needs, startup, telemetry, timing, warming
 from workloads.harness.bound_rows import Arrays
+from workloads.harness.copy_modes import Prepared
 from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler, one_line
 from workloads.harness.flags import raised
 from workloads.harness.memory_needs import DoesNotFit, require_room
+from workloads.harness.orders import Order
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.clock import moment
@@ -26,6 +29,9 @@ from workloads.records import Measurement, Row, Samples
 from workloads.records.rows import VISITS_AT, Cause
 from workloads.records.settings import is_sustained
 from workloads.records.visits import together
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 #: Texts of errors after which a process's CUDA context, or its group of devices, is of no use.
 _STICKY = (
@@ -40,30 +46,43 @@ _STICKY = (
 )
 #: How TensorFlow begins an error of a graph.
 _GRAPH_ERROR = re.compile("Graph execution error")
+_LARGE_INPUTS_BYTES = 1 << 30
 
 
-def obey(order) -> Measurement:
-    """Carries out one Order; the Measurement says when."""
+def obey(order: Order) -> Measurement:
+    """Carries out an order to this worker process and returns the result, with the time of day. Errors become a Measurement
+    too."""
 
     def work() -> Measurement:
-        memory_needs.require_address_space()
-        if order.verb == "visit":
-            return visit(order.row, order.limits, order.seed, number=order.visit, handicap=order.handicap)
-        if order.verb == "trace":
-            return handler("trace")(order.row, order.step_inputs)
-        if order.verb == "measure":
-            return measure(order.row, order.limits, order.seed)
-        return _by_framework(order.verb, order.row, order.limits, order.seed)
+        return _carry_out(order)
 
     answer = guarded(order.row, work)
-    no_memory = order.verb == "visit" and answer.cause == "out-of-memory"
-    if no_memory and bound_rows.clear():  # other rows may have had what it lacked
+    lacks_memory = order.verb == "visit" and answer.cause == "out-of-memory"
+    if (
+        lacks_memory and bound_rows.clear()
+    ):  # rows that are kept between visits may have taken the memory: once more without them
         answer = guarded(order.row, work)
     return replace(answer, at=facts.now())
 
 
-def guarded(row: Row, work) -> Measurement:
-    """`work()`'s Measurement, or the one that says why there is none."""
+def _carry_out(order: Order) -> Measurement:
+    """The result of an order, by its verb: `visit` a row (one block of samples), `measure` a row in one go, `trace` the step
+    of its training; any other verb names a framework's function. Raises whatever goes wrong."""
+    memory_needs.require_address_space()
+    if order.verb == "visit":
+        return visit(order.row, order.limits, order.seed, number=order.visit, handicap=order.handicap)
+    if order.verb == "trace":
+        return handler("trace")(order.row, order.step_inputs)
+    if order.verb == "measure":
+        return measure(order.row, order.limits, order.seed)
+    return _by_framework(order.verb, order.row, order.limits, order.seed)
+
+
+def guarded(row: Row, work: Callable[[], Measurement]) -> Measurement:
+    """What `work()` returns; if it raises, a Measurement of the row that is skipped or failed, with the reason in words.
+
+    Skipped is what this machine cannot do: an unknown library, an unfit problem, too little memory. Any other error failed.
+    """
     status = "failed"
     cause: Cause = ""
     flags: tuple[str, ...] = ()
@@ -81,10 +100,10 @@ def guarded(row: Row, work) -> Measurement:
         reason = "out of host memory"
         cause = "out-of-memory"
     except Exception as error:  # a kernel may raise anything; the sweep goes on with the next row
-        line = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {innermost(str(error))} ({line.name}, line {line.lineno})"
+        origin = traceback.extract_tb(error.__traceback__)[-1]  # the function that raised it
+        reason = f"{type(error).__name__}: {innermost(str(error))} ({origin.name}, line {origin.lineno})"
         not_locked = memory_needs.not_locked(row.problem, str(error))
-        if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
+        if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):  # of CuPy, of TensorFlow
             memory = "GPU" if row.on_gpu else "host"
             status = "skipped"
             reason = f"out of {memory} memory: {error}"[:300]
@@ -99,15 +118,15 @@ def guarded(row: Row, work) -> Measurement:
 
 
 def innermost(error: str) -> str:
-    """The reason of an error, in one line of at most 240 characters. Of a TensorFlow graph's error, the message below the
-    places in the code where it was built."""
+    """The message of an error as one line of at most 240 characters. TensorFlow begins the message of an error in a graph with a
+    list of places in the code; of such a message only the paragraph below that list is taken."""
     if _GRAPH_ERROR.match(error):
         error = error.strip().rpartition("\n\n")[2]
     return one_line(error)
 
 
-def _prepared(kernel, row: Row, inputs: Arrays) -> copy_modes.Prepared:
-    """The kernel bound to these inputs as the row says.
+def _prepared(kernel: Kernel, row: Row, inputs: Arrays) -> Prepared:
+    """The kernel with these inputs (on the host), ready to be called in the row's copy mode and cache state.
 
     Raises: CannotDo for what the kernel cannot do.
     """
@@ -118,7 +137,8 @@ def _prepared(kernel, row: Row, inputs: Arrays) -> copy_modes.Prepared:
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Measures a whole row: what a framework times in one go, or all visits of a kernel, one after the other."""
+    """Measures a row in one go. What a framework times, or what happens once in a process, is measured as it is; any other row
+    gets all its visits (blocks of samples, `limits.rounds` of them) one after the other."""
     if row.problem.op in HANDLERS:
         return _by_framework(row.problem.op, row, limits, seed)
     if row.problem.once:
@@ -131,88 +151,96 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 @dataclasses.dataclass
 class Known:
-    """Facts that this process has learned of a row."""
+    """What this process knows of a row that it has visited."""
 
     #: The check of its answer.
     check: reference.OutputCheck
-    #: Seconds of its first call.
+    #: Seconds of its first call, compilation included.
     first_call_s: float
-    #: Clock -> seconds of a warm call.
+    #: Name of a clock, such as host-latency -> seconds of a warm call on it.
     call_s: dict[str, float] = dataclasses.field(default_factory=dict)
-    #: The telemetry of its visits.
-    watch: Any = None
+    #: Watches clocks, power and other programs during its visits; None before the first.
+    watch: telemetry.Watch | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class BoundRow:
     """A row ready to be timed again."""
 
-    #: Its call.
-    prepared: copy_modes.Prepared
-    #: The data that the call is bound to.
+    #: Its kernel with its data.
+    prepared: Prepared
+    #: The data on the host.
     inputs: Arrays
-    #: Its clocks by name.
+    #: Name of a clock, such as host-latency -> function that makes so many calls and returns their seconds on that clock.
     takes: dict[str, timing.Take]
 
 
+#: Key of a row -> what this process knows of it.
 _known: dict[str, Known] = {}
 
 
 def visit(row: Row, limits: Limits, seed: int, number: int = 1, *, handicap: float = 0.0) -> Measurement:
-    """The row's `number`-th visit, a block on every clock.
+    """Visits a row: takes one block of samples on each of its clocks, for about `limits.visit_s` seconds each.
 
-    In the first, and where this process has not timed the row yet, its answer is checked on whole numbers before, and the
-    Measurement says how; a wrong one is never timed.
+    At the first visit, and at the first in this process, the answer of the kernel is checked on whole numbers before. A row with
+    a wrong answer is not timed. The row stays bound to its data for later visits.
+
+    number: of the visit, from 1. handicap: a planted slowdown, as timing.visit describes it.
     """
     first = number == 1 or row.key not in _known
     if first:
-        _room_for(row)
+        _make_room(row)
     kernel = registry.find(row.kernel)
     _use_threads(row)
     if first:
-        _known[row.key] = Known(*checked(kernel, row, seed))
+        _known[row.key] = checked(kernel, row, seed)
     known = _known[row.key]
-    about: dict[str, Any] = {"visit": number}
+    fields: dict[str, Any] = {"visit": number}  # of the Measurement
     if first:
         error = known.check.max_error
         is_finite = error is not None and math.isfinite(error)
-        about |= {"check": known.check.how, "max_error": error if is_finite else None}
-        about |= {"phases_s": {"first_call": known.first_call_s}}
+        fields |= {"check": known.check.how, "max_error": error if is_finite else None}
+        fields |= {"phases_s": {"first_call": known.first_call_s}}
     if not known.check.passed:
-        return row.result("wrong", "the answer is not the reference's", **about)
+        return row.result("wrong", "the answer is not the reference's", **fields)
     bound = bound_rows.find(row.key)
     if bound is None:
-        _room_for(row)
-        bound = _ready(kernel, row, bound_rows.inputs(row.problem, seed), known.call_s.get("device", 0.0))
+        _make_room(row)
+        bound = _bind(kernel, row, bound_rows.inputs(row.problem, seed), known.call_s.get("device", 0.0))
         bound_rows.keep(row, bound)
     elif bound.prepared.stream:
         bound.prepared.stream.use()  # a library may have chosen another since
     if known.watch is None:
-        known.watch = telemetry.watch(row.device, row.problem.op == "transfer", row.backend in registry.FRAMEWORKS)
+        is_copy = row.problem.op == "transfer"
+        known.watch = telemetry.watch(row.device, link=is_copy, framework=row.backend in registry.FRAMEWORKS)
     known.watch.begin()
-    samples = clocks(row, bound, known, limits, handicap=handicap)
-    values, flags = known.watch.readings()
+    samples = _samples(row, bound, known, limits, handicap=handicap)
+    readings = known.watch.readings()
+    flags = readings.flags
     for take in bound.takes.values():
         flags += getattr(take, "flags", ())
     if first and samples:
         flags += raised(kernel, row, bound.prepared, bound.inputs, call_s=min(samples[0].seconds))
-        warming.quiet_for(())  # the check's product had threads of its own
+        warming.wait_for_quiet(None)  # the checks for flags computed a product, whose threads may still spin
     notes = kernel.notes | bound.prepared.notes
     if row.on_gpu:
         notes |= {"gpu_state": _gpu_state(row, flags)}
-    about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (round(moment(), 2),)}}
-    return row.result("ok", samples=samples, **about)
+    fields |= {"values": readings.values, "flags": flags, "notes": notes}
+    fields |= {"series": {VISITS_AT: (round(moment(), 2),)}}
+    return row.result("ok", samples=samples, **fields)
 
 
 def _gpu_state(row: Row, flags: tuple[str, ...]) -> str:
-    """The state of a GPU in a visit, as its row stores it."""
+    """How a GPU was clocked when a row was timed, as a note of the row: `cold-clocked` (it had not left its idle clock),
+    `held` (under sustained load) or `burst`."""
     if "cold-clocked" in flags:
         return "cold-clocked"
     return "held" if is_sustained(row) else "burst"
 
 
 def _by_framework(name: str, row: Row, limits: Limits, seed: int) -> Measurement:
-    """The answer of the framework's function of this name in dispatch.HANDLERS."""
+    """What the function that dispatch.HANDLERS has under this name measures of the row; errors that are the row's fault become
+    its result, or CannotDo."""
     try:
         return handler(name)(row, limits, seed)
     except Broken as error:
@@ -221,20 +249,22 @@ def _by_framework(name: str, row: Row, limits: Limits, seed: int) -> Measurement
         raise CannotDo(str(error)) from error
 
 
-def checked(kernel, row: Row, seed: int) -> tuple[reference.OutputCheck, float]:
-    """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
+def checked(kernel: Kernel, row: Row, seed: int) -> Known:
+    """Calls the kernel once with inputs of whole numbers; compares the result with the reference, and times that first call,
+    compilation included."""
     whole = whole_numbers(row.problem, seed)
     begin = time.perf_counter()
     prepared = _prepared(kernel, row, whole)
     value = prepared.call()
-    first_call = time.perf_counter() - begin
-    return reference.check(row.problem, whole, prepared.result(value), prepared.bound), first_call
+    first_call_s = time.perf_counter() - begin
+    check = reference.check(row.problem, whole, prepared.result(value), prepared.bound)
+    return Known(check=check, first_call_s=first_call_s)
 
 
-def _room_for(row: Row) -> None:
-    """Evicts bound rows until this one fits into memory with those that stay.
+def _make_room(row: Row) -> None:
+    """Evicts rows that are kept bound to their data until this row fits into memory beside the others.
 
-    Raises: DoesNotFit when it would not even with none left.
+    Raises: DoesNotFit if it would not even with all others evicted.
     """
     bound_rows.make_room(row)
     try:
@@ -245,36 +275,43 @@ def _room_for(row: Row) -> None:
         require_room(row)
 
 
-def _ready(kernel, row: Row, inputs: Arrays, device_s: float = 0.0) -> BoundRow:
-    """The row bound to its data, with every clock that makes sense for it; `device_s`: of a call, where it was timed before."""
+def _bind(kernel: Kernel, row: Row, inputs: Arrays, device_s: float = 0.0) -> BoundRow:
+    """The row with its data, and with every clock that makes sense for it.
+
+    device_s: seconds of a call on the device, where it was timed before; else 0.
+    """
     prepared = _prepared(kernel, row, inputs)
-    takes = {"host-latency": _waited_for(prepared)}
+    takes = {"host-latency": _latency_take(prepared)}
     if prepared.synchronize:
         takes |= _device_takes(kernel, row, prepared, device_s)
     return BoundRow(prepared=prepared, inputs=inputs, takes=takes)
 
 
-def clocks(row: Row, bound: BoundRow, known: Known, limits: Limits, *, handicap: float = 0.0) -> tuple[Samples, ...]:
-    """The samples of one visit on every clock, taken after the process is quiet and warm."""
-    warming.quiet_for((row.backend, row.threads))
+def _samples(row: Row, bound: BoundRow, known: Known, limits: Limits, *, handicap: float = 0.0) -> tuple[Samples, ...]:
+    """Takes the samples of one visit, a block on each clock, after other threads have come to rest and cores and GPU are warm.
+
+    known: gets the seconds of a call on each clock, by which the samples are sized. handicap: as in timing.visit.
+    """
+    assert known.watch is not None
+    warming.wait_for_quiet(warming.Threads(backend=row.backend, number=row.threads))
     warming.ramp_up(bound.prepared, row.threads or facts.usable_cores(), limits)
     for clock, take in bound.takes.items():
         if clock not in known.call_s:
             known.call_s[clock] = timing.call_seconds(take, limits)
     warming.warm_up(bound.prepared, row, known.call_s["host-latency"], limits)
-    taken = []
+    every: list[Samples] = []
     for clock, take in bound.takes.items():
         known.watch.before_block()
         samples = timing.visit(take, limits, clock, known.call_s[clock], handicap=handicap)
         shortest = min(samples.seconds)
         if not hasattr(take, "resets") and 2 * shortest < known.call_s[clock]:
             known.call_s[clock] = max(shortest, 1e-9)  # something slowed it down when it was sized
-        taken.append(_per_pass(samples, bound.prepared.passes))
-    return tuple(taken)
+        every.append(_per_pass(samples, bound.prepared.passes))
+    return tuple(every)
 
 
-def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
-    """The clock of calls that are each waited for."""
+def _latency_take(prepared: Prepared) -> timing.Take:
+    """The function that times calls each of which is waited for, on the host's clock."""
     if prepared.before:
         return timing.latency_after(prepared.run, prepared.before, prepared.synchronize)
     if prepared.synchronize:
@@ -282,30 +319,40 @@ def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
     return timing.host(prepared.run)
 
 
-def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared, device_s: float = 0.0) -> dict[str, timing.Take]:
-    """Clock -> function that takes its samples, for the clocks beyond host-latency, of a call whose work is on a device."""
+def _device_takes(kernel: Kernel, row: Row, prepared: Prepared, device_s: float = 0.0) -> dict[str, timing.Take]:
+    """Name of a clock -> function that times calls on it, for the clocks beyond host-latency of a row whose work is on a device.
+
+    device_s: seconds of a call on the device, where it was timed before; else 0.
+    """
     run = prepared.run
     wait = prepared.synchronize
     stream = prepared.stream
     before = prepared.before
-    if before:
-        return {"device": timing.device_after(run, before, stream)} if stream and not kernel.waits else {}
-    if row.mode != "resident" or kernel.waits or not wait:
+    is_queued = not kernel.waits  # else a call returns only when the device is done
+    if before:  # something untimed between the calls: they cannot be queued one behind the other
+        return {"device": timing.device_after(run, before, stream)} if stream and is_queued else {}
+    if row.mode != "resident" or not is_queued or not wait:
         return {}
     takes = {"host-throughput": timing.throughput(run, wait)}
     if row.problem.op in ("transfer", "launch"):
         takes["host-issue"] = timing.issue(run, wait)
-    if stream and not kernel.allocates:
+    if stream and not kernel.allocates:  # an allocation may wait for the stream, which must be free to be held
         launches = getattr(row.problem, "count", 1)
         takes["device"] = _on_device(run, wait, stream, launches=launches, device_s=device_s)
     return takes
 
 
-def _on_device(run: Callable, wait: Callable, stream, *, launches: int, device_s: float) -> timing.Take:
-    """Device time by events: around queued calls when they are long, else around calls that wait behind a blocked stream."""
+def _on_device(
+    run: Callable[[], Any], wait: Callable[[], object], stream: Any, *, launches: int, device_s: float
+) -> timing.Take:
+    """The function that times calls by events on the GPU. Calls are just queued if they are long; short ones are held back on the
+    stream until all are queued, so that the GPU never waits for the host.
+
+    wait: returns when the GPU is done. stream: CuPy's. launches: kernels in a call. device_s: seconds of a call, 0 if unknown.
+    """
     take = timing.blocked(run, stream, launches)
     if not device_s:
-        run()  # what it loads may not be loaded behind a blocked stream
+        run()  # a library that is loaded at the first call cannot be loaded while the stream is held
         wait()
         device_s = take(1)
     if device_s < timing.BLOCKED_BELOW_S or hasattr(take, "flags"):
@@ -314,7 +361,7 @@ def _on_device(run: Callable, wait: Callable, stream, *, launches: int, device_s
 
 
 def _per_pass(samples: Samples, passes: int) -> Samples:
-    """Samples of one pass from samples of calls that make `passes` of them."""
+    """Samples in seconds per problem, from samples of calls each of which does its problem `passes` times."""
     if passes == 1:
         return samples
     seconds = tuple(timing.rounded(s / passes) for s in samples.seconds)
@@ -322,28 +369,32 @@ def _per_pass(samples: Samples, passes: int) -> Samples:
 
 
 @functools.lru_cache(maxsize=4)
-def _whole_numbers(problem: Problem, seed: int) -> Arrays:
-    return problem.inputs(seed, True)
+def _cached_whole_numbers(problem: Problem, seed: int) -> Arrays:
+    return problem.inputs(seed, whole_numbers=True)
 
 
 def whole_numbers(problem: Problem, seed: int) -> Arrays:
-    """The inputs that answers are checked on, kept for the next kernel or mode of the same problem unless they are large."""
-    if problem.footprint_bytes > 1 << 30:
-        _whole_numbers.cache_clear()
-        return problem.inputs(seed, True)
-    return _whole_numbers(problem, seed)
+    """The problem's inputs of whole numbers, on which the answers of kernels are checked; arrays on the host.
+
+    They stay in memory for the next kernel or copy mode of the same problem, unless they are large.
+    """
+    if problem.footprint_bytes > _LARGE_INPUTS_BYTES:
+        _cached_whole_numbers.cache_clear()
+        return problem.inputs(seed, whole_numbers=True)
+    return _cached_whole_numbers(problem, seed)
 
 
 @functools.cache
-def _controller(backend: str):
-    """The controller of the threads of all loaded libraries; new for each backend, as that may have loaded another one."""
+def _controller(backend: str) -> "ThreadpoolController":
+    """The object that sets the threads of all loaded libraries. Each backend has a new one, as it may have loaded another library
+    since."""
     import threadpoolctl
 
     return threadpoolctl.ThreadpoolController()
 
 
 def _use_threads(row: Row) -> None:
-    """Gives BLAS and Numba the row's number of threads (all of them when it names none)."""
+    """Makes BLAS libraries and Numba use the row's number of CPU threads; all threads where the row names none."""
     if row.on_gpu:
         return
     import numba

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,14 +25,21 @@ CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 RIGOROUS_PROCESSES = 5
 # A fresh process until its first visit ends: 1.7 to 2.5 on two Zen 4 cores; with TensorFlow 5 there, 8 on an H200's host.
-_FRESH_S, _FRAMEWORK_S = 2.5, 8.0
-# Guessed seconds of a whole row without its steps, and of a step. Half of 302 stored trainings took within 1.6 times of what
-# these say; twelve numbers, of devices, models and data, said no better.
-_ROW_S, _STEP_S = 10.0, 2e-3
+_FRESH_S = 2.5
+_FRAMEWORK_S = 8.0
+# Guessed seconds of a row that is timed in one go, without its steps, and of a step. Half of 302 stored trainings took within 1.6
+# times of what these say; twelve numbers, of devices, models and data, said no better.
+_ROW_S = 10.0
+_STEP_S = 2e-3
+_VISIT_OVERHEAD_S = 0.2  # of a visit or a row, beyond what its clocks take
+_GPU_CLOCKS = 3  # host-latency, host-throughput, device
+_MOST_LETTERS = 9  # of the form of a shape
+_CACHES = 4  # the triad's arrays, in sizes of the last cache
+_FAST_CACHES = 1.25  # the same in a quick look
+_LEAST_TRIAD_BYTES = {"cpu": 1 << 28, "gpu": 1 << 30}
+_TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
 # Device -> arithmetic -> the peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
-_CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
-_TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
 _PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": {"float32": ("fma",), "float64": ("fma",)},
     "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR},
@@ -53,9 +61,10 @@ _WORDS = (
 
 
 def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> list[str]:
-    """The devices of these names, each once; without a name the CPU and the first GPU.
+    """The devices of this machine that were named (cpu, gpu, gpu:1, all), each once; without a name the CPU and the first GPU.
 
-    Raises: Usage for an unknown name; Missing for a GPU that is named or required and is not here.
+    require_gpu: whether a machine without a GPU is an error.
+    Raises: Usage for an unknown name; Missing for a GPU that is named or required and does not exist.
     """
     every = ["cpu"] + [f"gpu:{i}" for i in range(len(here.gpus))]
     if require_gpu and not here.gpus:
@@ -86,7 +95,11 @@ def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> l
 def no_gpu(
     fault: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu", right: str = ""
 ) -> options.Missing:
-    """The error for a GPU that these flags ask for and that does not exist. right: what stays of the flags."""
+    """The error for a GPU that a command needs and that does not exist.
+
+    fault: what is wrong, in words. reason: why; "" for what the machine's facts say. flags: the flags that need a GPU, which the
+    corrected command has not, or has as `right`.
+    """
     message = f"{fault}: {reason or facts.gpu_problem()}"
     error = options.Missing(message, "python -m workloads.doctor", wrong=flags, right=right)
     error.is_example = not right
@@ -96,10 +109,10 @@ def no_gpu(
 def kernels(
     op: str, measuring: Measuring, on: list[str], *, ladder: bool = False, on_request: Iterable[str] = ()
 ) -> list[Kernel]:
-    """The kernels of an operation for the backends and variants to measure on these devices; backends `on_request` only when
-    they are named. ladder: the teaching rungs too.
+    """The kernels of an operation to measure on these devices, by the backends and variants that the command names.
 
-    A backend that is not installed, or whose device is not here, is left out with a note, unless it is named.
+    If it names none, all backends are taken but those in `on_request`, and a backend that is not installed, or none of whose
+    devices is here, is left out (with a note for --verbose). ladder: whether the teaching rungs are taken without being named.
     Raises: Usage for an unknown backend or variant; Missing for a named backend that cannot run.
     """
     every = registry.backends(op)
@@ -108,31 +121,29 @@ def kernels(
     for backend in named or [name for name in every if name not in on_request]:
         try:
             if not usable(registry.BACKENDS[backend], on):
-                message, tip = no_device(backend)
-                needs_cpu = "cpu" in registry.BACKENDS[backend].devices
-                raise options.Missing(message, tip, wrong="--device" if needs_cpu else backend)
-            loaded += [k for k in registry.load(op, backend) if usable(k, on)]
+                raise no_device(backend)
+            loaded += [kernel for kernel in registry.load(op, backend) if usable(kernel, on)]
         except (registry.NotInstalled, options.Missing) as error:
             if named:
                 if isinstance(error, options.Missing):
                     raise
-                raise options.Missing(str(error), getattr(error, "tip", ""), wrong=backend) from error
+                raise options.Missing(str(error), wrong=backend) from error
             if measuring.verbose and not measuring.quiet:
                 terminal.note(f"{backend} left out: {error}")
-    variants = known("variant", measuring.variants, sorted({k.variant for k in loaded}))
+    variants = known("variant", measuring.variants, sorted({kernel.variant for kernel in loaded}))
     if variants:
-        return [k for k in loaded if k.variant in variants]
-    return [k for k in loaded if ladder or not k.rung]
+        return [kernel for kernel in loaded if kernel.variant in variants]
+    return [kernel for kernel in loaded if ladder or not kernel.rung]
 
 
-def usable(what: Kernel | registry.Backend, on: list[str]) -> bool:
-    """Whether a kernel or backend runs on one of these devices."""
-    return any(device.partition(":")[0] in what.devices for device in on)
+def usable(kernel_or_backend: Kernel | registry.Backend, on: list[str]) -> bool:
+    """Whether a kernel or a backend runs on one of these devices (cpu, gpu:0, ...)."""
+    return any(device.partition(":")[0] in kernel_or_backend.devices for device in on)
 
 
 def refusal(kernel: Kernel, problem: Problem) -> str:
-    """Why a kernel of NumPy or Numba cannot do a problem; "" if it can. Another library's refusal becomes a row with its
-    reason, as only a worker may load that library."""
+    """Why a kernel of NumPy or Numba cannot do a problem, in words; "" if it can, and for kernels of other libraries, which
+    only a worker process may load: its refusal becomes the result of the row."""
     if kernel.backend in ("numpy", "numba"):
         try:
             kernel.bind(problem, *problem.inputs(1))
@@ -141,84 +152,102 @@ def refusal(kernel: Kernel, problem: Problem) -> str:
     return ""
 
 
-def no_device(backend: str) -> tuple[str, str]:
-    """(message, command that helps) for a backend none of whose devices is here or asked for."""
-    wants = registry.BACKENDS[backend].devices[0]
-    lacking = facts.no_gpu() if wants == "gpu" else None
+def no_device(backend: str) -> options.Missing:
+    """The error for a backend none of whose devices exists or was named."""
+    devices = registry.BACKENDS[backend].devices
+    needs_gpu = devices[0] == "gpu"
+    lacking = facts.no_gpu() if needs_gpu else None
     tip = options.typed("python -m analysis.report reports/nvidia-h200/suite --open")
     if lacking and lacking.kind == "not-installed":
         tip = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
     if lacking:
-        problem = lacking.words
+        reason = lacking.words
+    elif needs_gpu:
+        reason = "none was asked for"
     else:
-        problem = "none was asked for" if wants == "gpu" else "the CPU was not asked for"
-    return f"{backend} needs a {wants.upper()}: {problem}", tip
+        reason = "the CPU was not asked for"
+    message = f"{backend} needs a {devices[0].upper()}: {reason}"
+    return options.Missing(message, tip, wrong="--device" if "cpu" in devices else backend)
 
 
 def directions(typed: Sequence[str] | None) -> list[str]:
-    """The directions of a flag; `all` is every one, fprop the usual one.
+    """The directions of a convolution or a layer that a flag names; `all` stands for every one, and without the flag it is fprop.
 
-    Raises: Usage for an unknown word.
+    typed: the words of the flag; None or () where it was not typed. Raises: Usage for an unknown word.
     """
     words = known("direction", typed or ["fprop"], (*DIRECTIONS, "all"))
     return list(DIRECTIONS) if "all" in words else words
 
 
-def precisions(typed: Sequence[str]) -> list[tuple[str, str]]:
-    """(dtype, math) of each precision of a flag.
+class Precision(NamedTuple):
+    """Types of a product or convolution."""
+
+    #: Type of the data.
+    dtype: str
+    #: Arithmetic, such as tf32.
+    math: str
+
+
+def precisions(typed: Sequence[str]) -> list[Precision]:
+    """The precisions that the words of a flag name, such as tf32, which is float32 data multiplied in TF32.
 
     Raises: Usage for an unknown one.
     """
     with options.usage_errors():
-        return [precision(word) for word in options.words(typed)]
+        return [Precision(*precision(word)) for word in options.words(typed)]
 
 
 def shapes(typed: Sequence[str] | None) -> list[str]:
-    """The words of a flag that takes shapes. Commas are in place of the x in a word without an x, and in one that begins with
-    three numbers, `32,3,224,224:64x7x7`; else they separate shapes."""
-    every = []
-    for text in typed or ():
-        is_one_shape = "x" not in text.lower() or re.match(r"\d+(,\d+){2}", text)
-        every += [text] if is_one_shape else options.words([text])
+    """The shapes that a flag names, as they were typed: `512x512x512,64x64x64` is two.
+
+    A comma separates shapes, unless it stands in place of an x: in a word without an x, and in one that begins with three numbers
+    and commas, such as `32,3,224,224:64x7x7`.
+    """
+    every: list[str] = []
+    for word in typed or ():
+        is_one_shape = "x" not in word.lower() or re.match(r"\d+(,\d+){2}", word)
+        every += [word] if is_one_shape else options.words([word])
     return every
 
 
-def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
-    """The whole numbers of a shape like `4096x1024x512`, a number in each capital's place.
+def shape(typed: str, like: str = "MxNxK") -> tuple[int, ...]:
+    """The whole numbers of a shape such as `4096x1024x512` or `4kx1kx512` (1k is 1000). like: its form, with a capital letter
+    in the place of each number.
 
-    Raises: Usage with the shape that the numbers may mean, the last one again where some lack.
+    Raises: Usage for a word of another form, corrected to the shape that its numbers may mean.
     """
-    typed = text
-    text = text.lower()
-    if re.sub(r"\d+[km]?", "N", text.replace(",", "x")) != re.sub("[A-Z]", "N", like):
-        numbers = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
-        meant = iter(numbers + numbers[-1:] * 9)
-        by_letter = dict(re.findall(r"([a-z]) ?[=:] ?([1-9]\d*)", text))  # N=8,H=32,W=32
-        if by_letter:  # the filters of 3 x 3 are often left out
-            right = re.sub("[A-Z]", lambda letter: by_letter.get(letter[0].lower(), "3"), like)
-        else:
-            right = re.sub("[A-Z]", lambda _: next(meant), like)
-        error = options.Usage(f"{typed!r} is not a shape {like}", wrong=typed, right=right)
-        error.is_example = len(numbers) < len(re.findall("[A-Z]", like))
-        raise error
-    return tuple(map(options.number, re.split("[x:,]", text)))
+    text = typed.lower()
+    form = re.sub(r"\d+[km]?", "N", text.replace(",", "x"))
+    if form == re.sub("[A-Z]", "N", like):
+        return tuple(map(options.number, re.split("[x:,]", text)))
+    numbers = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
+    by_letter = dict(re.findall(r"([a-z]) ?[=:] ?([1-9]\d*)", text))  # N=8,H=32,W=32
+    if by_letter:  # the sizes of filters are often left out, as 3x3 is usual
+        right = re.sub("[A-Z]", lambda letter: by_letter.get(letter[0].lower(), "3"), like)
+    else:
+        repeated_last = numbers + numbers[-1:] * _MOST_LETTERS
+        meant = iter(repeated_last)
+        right = re.sub("[A-Z]", lambda _: next(meant), like)
+    error = options.Usage(f"{typed!r} is not a shape {like}", wrong=typed, right=right)
+    error.is_example = len(numbers) < len(re.findall("[A-Z]", like))
+    raise error
 
 
 def thread_counts(measuring: Measuring) -> list[int]:
-    """The CPU thread counts to run: those that are named, else 1, 2, 4, ... all; in a quick look 1 and all.
+    """The numbers of CPU threads to measure with: those that the command names; else 1, 2, 4, ... all; in a quick look 1 and all.
 
-    Raises: Usage for more than Numba has, which every command of these needs for the CPU's roofs.
+    Raises: Usage for more threads than Numba has, which measures the peaks of the CPU for every command.
     """
     if not measuring.threads:
         return list(facts.threads_to_try(measuring.fast))
     largest = max(measuring.threads)
-    most = facts.numba_threads()
-    if largest > most:
-        fitting = [str(count) for count in measuring.threads if count <= most]
+    most_threads = facts.numba_threads()
+    if largest > most_threads:
+        fitting = [str(count) for count in measuring.threads if count <= most_threads]
         raise options.Usage(
-            f"--threads {largest}: at most {most} here, as Numba, which measures the CPU's roofs, has no more",
+            f"--threads {largest}: at most {most_threads} here, as Numba, which measures the CPU's roofs, has no more",
             wrong="--threads",
-            right=f"--threads {' '.join(fitting) or most}",
+            right=f"--threads {' '.join(fitting) or most_threads}",
         )
     return list(measuring.threads)
 
@@ -226,29 +255,34 @@ def thread_counts(measuring: Measuring) -> list[int]:
 def settings(
     kernel: Kernel, on: list[str], measuring: Measuring, *, modes: Sequence[str] = ("resident",), cache: str = "warm"
 ) -> Iterator[Settings]:
-    """The settings to run a kernel in: every thread count on the CPU, every copy mode on a GPU (cold: resident alone, as a
-    copy fills the caches anyway). A framework copies in its own ways, which are not these modes."""
-    framework = kernel.backend in registry.FRAMEWORKS
+    """Yields the settings in which a kernel is measured on these devices: every number of threads on the CPU, every copy mode
+    on a GPU, with the state of caches (warm or cold) that `cache` names.
+
+    Copy modes other than resident are left out for cold caches, which a copy would fill, and for frameworks, which copy in other
+    ways.
+    """
+    is_framework = kernel.backend in registry.FRAMEWORKS
+    has_copy_modes = cache == "warm" and not is_framework
     for device in on:
         if device.partition(":")[0] not in kernel.devices:
             continue
         if device != "cpu":
             for mode in modes:
-                if mode == "resident" or not (framework or cache != "warm"):
+                if mode == "resident" or has_copy_modes:
                     yield Settings(device=device, mode=mode, cache=cache)
-        elif framework and not measuring.threads:  # a framework chooses its threads itself
+        elif is_framework and not measuring.threads:  # a framework chooses its threads itself
             yield Settings(device="cpu", cache=cache)
         else:
-            counts = thread_counts(measuring)
-            if not kernel.parallel:
-                counts = [1]
-            yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
+            counts = thread_counts(measuring) if kernel.parallel else [1]
+            for threads in counts:
+                yield Settings(device="cpu", threads=threads, cache=cache)
 
 
 def known(what: str, typed: Sequence[str] | None, known: Sequence[str], where: str = "") -> list[str]:
-    """The words of a flag, each once; none for a flag that was not typed.
+    """The words of a flag, each once, after a check that all are known; [] for a flag that was not typed.
 
-    Raises: Usage for one that is not known.
+    what: a word is, such as backend, for the error. where: it is unknown, such as ` for matmul`. Raises: Usage for an unknown
+    word.
     """
     words = list(dict.fromkeys(options.words(typed)))
     for word in words:
@@ -257,13 +291,14 @@ def known(what: str, typed: Sequence[str] | None, known: Sequence[str], where: s
     return words
 
 
-def counts(typed: Sequence[str] | None, *default) -> list:
-    """The sizes of a flag, else these."""
+def counts(typed: Sequence[str] | None, *default: Any) -> list[Any]:
+    """The whole numbers that the words of a flag name, ranges such as 64:1024:x2 among them; `default` where it was not typed."""
     return options.sizes(typed) if typed else list(default)
 
 
 def name(row: Row) -> str:
-    """A row in words, as in a plan: kernel, problem, arithmetic, device or threads, and copy mode."""
+    """A row in one line of words: kernel, problem, arithmetic, device or threads, and copy mode; of a training where its samples
+    lie."""
     fields = msgspec.structs.asdict(row.problem)
     sizes = " ".join(f"{field}={value}" for field, value in fields.items() if isinstance(value, int))
     words = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
@@ -278,45 +313,63 @@ def name(row: Row) -> str:
 
 
 def seconds(row: Row, rigorous: bool = False) -> float:
-    """Guessed seconds of a whole row with its process's start; five times for `rigorous` rows and those of fresh processes."""
+    """A guess of the seconds of a row that is timed in one go, with the start of its process. Rows that are timed in several
+    processes take as many times as long: with --rigorous (`rigorous`), and what happens once in a process.
+    """
     problem = row.problem
     steps = 0
     if isinstance(problem, Training):
-        steps = problem.steps * max(problem.epochs, FEWEST_LATER + 1)
+        fewest_epochs = FEWEST_LATER + 1  # a training is timed in some epochs after its first one, however few it has
+        steps = problem.steps * max(problem.epochs, fewest_epochs)
     processes = RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1
     return (_ROW_S + steps * _STEP_S) * processes
 
 
 def require_plan_format(name: str) -> None:
-    """Raises Usage for a format of --dry-run that only measured rows have."""
+    """Raises Usage if --dry-run is typed with an output format (--format) that only measured rows have."""
     if name in ("csv", "md"):
         raise options.Usage(f"--dry-run has nothing measured for --format {name}", wrong="--format")
 
 
 def seconds_at_most(rows: Sequence[Row], limits: Limits, rigorous: bool = False) -> float:
-    """Seconds that rows take at most within these limits; of trainings the guess of `seconds`."""
-    processes = RIGOROUS_PROCESSES if rigorous else 1
-    fresh = limits.rounds if rigorous else 0
+    """Seconds that measuring these rows takes at most, worker processes included; trainings are guessed, as `seconds` does it.
+
+    rigorous: whether each round of visits has processes of its own.
+    """
     libraries = {(row.backend, row.device) for row in rows if not isinstance(row.problem, Training)}
-    total = _FRESH_S * fresh + _FRAMEWORK_S * len(libraries)
+    total_s = _FRAMEWORK_S * len(libraries)
+    if rigorous:
+        total_s += _FRESH_S * limits.rounds
     for row in rows:
-        clocks = 3 if row.problem.op == "feeding" or (row.on_gpu and row.mode == "resident") else 1
         if isinstance(row.problem, Training):
-            total += seconds(row, rigorous)
+            total_s += seconds(row, rigorous)
         elif rounds.is_whole(row):
-            row_processes = processes
-            start_s = 0.2
-            if row.process == "fresh":
-                row_processes = RIGOROUS_PROCESSES
-                start_s = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
-            total += row_processes * (clocks * limits.max_time + start_s + row.problem.patience_s)
+            total_s += _whole_row_s(row, limits, rigorous)
         else:
-            total += (1 + rounds.EXTRA) * (0.2 * (fresh or 1) + clocks * limits.visit_s * limits.rounds)
-    return total
+            overhead_s = _VISIT_OVERHEAD_S * (limits.rounds if rigorous else 1)
+            total_s += (1 + rounds.EXTRA) * (overhead_s + _clocks(row) * limits.visit_s * limits.rounds)
+    return total_s
+
+
+def _clocks(row: Row) -> int:
+    """The most clocks on which a row is timed."""
+    has_several = row.problem.op == "feeding" or (row.on_gpu and row.mode == "resident")
+    return _GPU_CLOCKS if has_several else 1
+
+
+def _whole_row_s(row: Row, limits: Limits, rigorous: bool) -> float:
+    """Seconds at most of a row that is timed in one go, in one process or with --rigorous in several."""
+    processes = RIGOROUS_PROCESSES if rigorous else 1
+    start_s = _VISIT_OVERHEAD_S
+    if row.process == "fresh":
+        processes = RIGOROUS_PROCESSES
+        start_s = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
+    return processes * (_clocks(row) * limits.max_time + start_s + row.problem.patience_s)
 
 
 def _free_memory(here: Machine) -> Callable[[str], float]:
-    """Bytes free on a device; all of a GPU's, as what is free only a process that starts CUDA can tell."""
+    """A function that gives the free bytes of a device (cpu, gpu:0); of a GPU all its bytes, as only a process that starts
+    CUDA can tell what is free there."""
 
     def free(device: str) -> float:
         if device == "cpu":
@@ -327,14 +380,17 @@ def _free_memory(here: Machine) -> Callable[[str], float]:
 
 
 def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: str) -> None:
-    """Raises Missing, with an example that works, where there are rows of an operation and memory is too small for each."""
-    free = _free_memory(here)
-    reason = ""
+    """Raises Missing if none of the rows of an operation fits into this machine's memory; nothing where it has no rows.
+
+    example: a command that works, for the error.
+    """
+    free_bytes = _free_memory(here)
+    reason = ""  # of the first row that does not fit
     for row in rows:
         if row.problem.op != op:
             continue
         try:
-            memory_needs.require_room(row, free)
+            memory_needs.require_room(row, free_bytes)
         except memory_needs.DoesNotFit as error:
             reason = reason or str(error)
             continue
@@ -346,7 +402,8 @@ def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: s
 
 
 def _refused_peaks(rows: Iterable[Row]) -> dict[str, str]:
-    """Key -> why a row of a peak will be left out, of those whose kernel cannot do it; other problems have inputs to make."""
+    """Key of a row -> why it will be left out, in words, for rows of CPU peaks whose kernel cannot do the arithmetic. Other
+    problems are not tried, as their inputs would have to be made."""
     refused = {}
     for row in rows:
         if not isinstance(row.problem, Peak) or row.on_gpu:
@@ -358,69 +415,82 @@ def _refused_peaks(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def dry_run(rows: list[Row], measuring: Measuring) -> None:
-    """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
-    JSON object of all rows with --format json.
+    """Prints the plan for --dry-run: a line for each row that fits into memory; the most bytes and seconds that they need; the
+    rows that do not fit. With --format json it is one JSON object, of all rows.
 
-    Raises: Usage for the other formats, which are of rows that were measured.
+    Raises: Usage for formats that only measured rows have.
     """
     require_plan_format(measuring.format)
     as_json = measuring.format == "json"
     left_out: dict[str, str] = {}
     if not as_json:
-        free = _free_memory(facts.describe())
-        left_out = memory_needs.too_large(rows, lambda row: memory_needs.require_room(row, free), name)
+        free_bytes = _free_memory(facts.describe())
+        left_out = memory_needs.too_large(rows, lambda row: memory_needs.require_room(row, free_bytes), name)
         left_out |= _refused_peaks(rows)
     rows = [row for row in rows if row.key not in left_out]
-    seconds = seconds_at_most(rows, measuring.limits, measuring.rigorous)
-    largest = max((r.problem.footprint_bytes for r in rows), default=0)
+    most_s = seconds_at_most(rows, measuring.limits, measuring.rigorous)
+    largest_bytes = max((row.problem.footprint_bytes for row in rows), default=0)
     if as_json:
-        planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}
+        planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest_bytes, "seconds_at_most": most_s}
         print(json.dumps(planned, indent=1))
         return
     for row in rows:
         print(name(row))
-    print(
-        f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
-    )
-    for why in left_out.values():
-        print(f"left out: {why}")
+    arrays = f"at most {units.size(largest_bytes)} of arrays at a time"
+    print(f"{units.count(len(rows), 'row')}, {arrays}, at most about {most_s:.0f} s")
+    for reason in left_out.values():
+        print(f"left out: {reason}")
 
 
 def roof_rows(
     maths: Iterable[str], on: list[str], here: Machine, *, threads: Iterable[int], fast: bool = False
 ) -> list[Row]:
-    """A short look at the roofs that rows in this arithmetic stand under: peaks and the memory's bandwidth.
+    """Rows that measure the limits (roofs) of products and convolutions on these devices in a short time: the peak FLOP rates in
+    these arithmetics, and the bandwidth of the memory.
 
-    The triad's arrays are four times the last cache (1.25 times in a `fast` look: gone through in order, they drive each other
-    out of it all the same), at least 256 MiB, and at most an eighth of the free memory.
+    threads: the numbers of CPU threads to measure peaks with, to which the number of cores is added. fast: whether a quick look
+    is enough.
     """
     maths = list(maths)
     rows: list[Row] = []
     for device in on:
         if device == "cpu":
+            kind = "cpu"
             backend = "numba"
-            peaks = _PEAKS["cpu"]
-            cache = max(here.caches_bytes.values(), default=0)
-            least_bytes = 1 << 28
             every_settings = [Settings(device, count) for count in dict.fromkeys((*threads, here.cores))]
         else:
+            kind = "gpu"
             backend = "cupy"
-            peaks = _PEAKS["gpu"]
-            cache = here.gpus[int(device[4:])].l2_bytes
-            least_bytes = 1 << 30
             every_settings = [Settings(device)]
         peak_kernels = _installed("peak", backend)
         for chosen in every_settings:
             for kernel in peak_kernels:
                 for arithmetic in maths:
-                    if kernel.variant in peaks.get(arithmetic, ()):
+                    if kernel.variant in _PEAKS[kind].get(arithmetic, ()):
                         rows.append(Row(kernel.name, peak_problem(arithmetic, chosen), chosen))
-        times = _FAST_CACHES if fast else _CACHES
-        nbytes = min(max(int(times * cache), least_bytes), facts.memory_available(device) // 8)
+        triad = Stream("triad", _triad_bytes(device, here, fast=fast))
         for kernel in _installed("stream", backend):
             if kernel.variant in _TRIADS:
-                rows.append(Row(kernel.name, Stream("triad", nbytes), every_settings[-1]))
+                rows.append(Row(kernel.name, triad, every_settings[-1]))
     return rows
+
+
+def _triad_bytes(device: str, here: Machine, *, fast: bool) -> int:
+    """Bytes of the arrays with which the bandwidth of a device's memory is measured: several times its last cache, so that they
+    do not stay in it, but at most an eighth of the free memory.
+
+    In a fast look they are little larger than the cache: gone through in order, they drive each other out of it all the same.
+    """
+    if device == "cpu":
+        cache_bytes = max(here.caches_bytes.values(), default=0)
+        least_bytes = _LEAST_TRIAD_BYTES["cpu"]
+    else:
+        gpu_number = int(device.partition(":")[2])
+        cache_bytes = here.gpus[gpu_number].l2_bytes
+        least_bytes = _LEAST_TRIAD_BYTES["gpu"]
+    caches = _FAST_CACHES if fast else _CACHES
+    wanted_bytes = max(int(caches * cache_bytes), least_bytes)
+    return min(wanted_bytes, facts.memory_available(device) // 8)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -440,8 +510,9 @@ class CallForms:
 def call_forms(
     modes: Sequence[str] | None, caches: Sequence[str], *, ladder: bool = False, tensorflow: str = ""
 ) -> CallForms:
-    """The forms that the words of --modes and --cache name.
+    """The forms of calls that the words of --modes (copy modes) and --cache (warm, cold) name.
 
+    modes: None where --modes was not typed. ladder, tensorflow: as CallForms has them.
     Raises: Usage for an unknown copy mode or state of the caches.
     """
     return CallForms(
@@ -455,9 +526,11 @@ def call_forms(
 def under_roofs(
     op: str, problems: Sequence[Problem], *, forms: CallForms, measuring: Measuring, here: Machine
 ) -> list[Row]:
-    """The roofs of products or convolutions first, then problem by problem every kernel in every form.
+    """The rows of an operation (matmul or conv): first those that measure its limits (roofs), then for each problem every
+    kernel in every form of call.
 
-    Raises: Usage for an unknown backend or variant, and where no kernel does any of the problems; Missing.
+    Raises: Usage for an unknown backend or variant, and where no kernel can do any of the problems; Missing for a device or a
+    backend that is named and not here.
     """
     on = devices(measuring.devices, here, measuring.require_gpu)
     named = _kernels_in(forms, op, measuring, on)
@@ -477,33 +550,43 @@ def under_roofs(
             for kernel in named:
                 if registry.refusal(problem, vars(kernel)):
                     continue
-                modes = forms.modes or (("resident",) if kernel.rung else options.MODES)  # a rung is about its loops
-                for how in settings(kernel, on, measuring, modes=modes, cache=cache):
-                    rows.append(Row(kernel.name, problem, how))
+                modes: Sequence[str] = options.MODES
+                if forms.modes:
+                    modes = forms.modes
+                elif kernel.rung:  # a teaching step is about its loops, not about copies
+                    modes = ("resident",)
+                for chosen in settings(kernel, on, measuring, modes=modes, cache=cache):
+                    rows.append(Row(kernel.name, problem, chosen))
     return rows
 
 
 def _kernels_in(forms: CallForms, op: str, measuring: Measuring, on: list[str]) -> list[Kernel]:
-    """The kernels of products or convolutions on these devices."""
-    # tuning our own takes a while, and a library is there
+    """The kernels of products or convolutions to measure on these devices.
+
+    If the command does not name backends, there are none of `cuda`, which take a while to tune, unless the ladder or variants are
+    wanted; and none of TensorFlow but the variant that stands for the CPU's library.
+    """
     on_request = [] if forms.ladder or measuring.variants else ["cuda"]
-    variant = forms.tensorflow if "cpu" in on else ""
-    if not variant:
+    tensorflow_variant = forms.tensorflow if "cpu" in on else ""
+    if not tensorflow_variant:
         on_request.append("tensorflow")
-    named = kernels(op, measuring, on, ladder=forms.ladder, on_request=on_request)
-    return [k for k in named if not variant or k.backend != "tensorflow" or k.variant == variant]
+    chosen = kernels(op, measuring, on, ladder=forms.ladder, on_request=on_request)
+    if not tensorflow_variant:
+        return chosen
+    return [kernel for kernel in chosen if kernel.backend != "tensorflow" or kernel.variant == tensorflow_variant]
 
 
 def peak_problem(math: str, settings: Settings) -> Peak:
-    """A peak that takes some milliseconds there: 2^30 FLOPs a CPU thread, 2^37 on a GPU, 2^40 on its tensor cores."""
+    """A problem of peak FLOP rate in an arithmetic, large enough to take some milliseconds: 2^30 FLOPs for each CPU thread,
+    2^37 on a GPU, 2^40 on its tensor cores."""
     if settings.threads:
         return Peak(math, settings.threads << 30)
     return Peak(math, 1 << 37 if ARITHMETIC[math].fma else 1 << 40)
 
 
 def _installed(op: str, backend: str) -> list[Kernel]:
-    """The kernels of a backend, teaching rungs left out; none where it is not installed."""
+    """The kernels of a backend for an operation, without its teaching steps; [] where the backend is not installed."""
     try:
-        return [k for k in registry.load(op, backend) if not k.rung]
+        return [kernel for kernel in registry.load(op, backend) if not kernel.rung]
     except registry.NotInstalled:
         return []

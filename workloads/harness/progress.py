@@ -19,9 +19,9 @@ class InOrder:
     """Shows the rows of a sweep as they are complete, in the order planned. Rows that are timed in one go have an order of their
     own, as they are all measured before the others."""
 
-    def __init__(self, around: rounds.Rounds, shown: Callable[[Measurement], None]):
+    def __init__(self, schedule: rounds.Rounds, shown: Callable[[Measurement], None]):
         """shown: called once with each row to show."""
-        self._around = around
+        self._schedule = schedule
         self._shown = shown
         self._shown_keys: set[str] = set()
 
@@ -31,23 +31,23 @@ class InOrder:
             True: False,
             False: False,
         }  # whether rows are timed in one go -> whether one of them is incomplete
-        for key, row in self._around.rows.items():
+        for key, row in self._schedule.rows.items():
             is_whole = rounds.is_whole(row)
             if key in self._shown_keys or is_blocked[is_whole]:
                 continue
-            if self._around.measurement(key) and self._around.settled(key):
+            if self._schedule.measurement(key) and self._schedule.settled(key):
                 self._show(key)
             else:
                 is_blocked[is_whole] = True
 
     def rest(self) -> None:
         """Shows every row that was not shown and has any samples, complete or not."""
-        for key in self._around.rows:
-            if key not in self._shown_keys and self._around.measurement(key):
+        for key in self._schedule.rows:
+            if key not in self._shown_keys and self._schedule.measurement(key):
                 self._show(key)
 
     def _show(self, key: str) -> None:
-        measurement = self._around.measurement(key)
+        measurement = self._schedule.measurement(key)
         assert measurement is not None
         self._shown_keys.add(key)
         self._shown(measurement)

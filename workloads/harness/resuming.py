@@ -1,4 +1,4 @@
-"""What --resume goes on with: the run that planned the same rows, and in its file the visits made by the same method."""
+"""What --resume goes on with: the newest run with the same rows in its plan, and of its file the visits that were made alike."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,10 @@ THREAD_VARIABLES = (
 
 
 def method(limits: Limits, process_per_visit: bool) -> Method:
-    """How rows are timed here within these limits."""
+    """How rows are timed in this process, as a run stores it: rows that were timed otherwise are not joined with its own.
+
+    process_per_visit: whether each round of visits has processes of its own (--rigorous).
+    """
     by_name = dataclasses.asdict(limits)
     del by_name["rounds"]  # more visits of the same kind
     return Method(
@@ -43,7 +46,7 @@ def method(limits: Limits, process_per_visit: bool) -> Method:
 
 
 def differences(before: Run | None, now: Run) -> str:
-    """What of the method differs between two runs, each with both values: `seed 1, now 2`; "" where nothing does."""
+    """How rows of two runs were timed differently, in words: `seed 1, now 2; numpy 2.4.6, now 2.5.0`; "" if alike."""
     if before is None or before.method is None or now.method is None:
         return "an unknown one"
     old = _described(before, before.method)
@@ -53,7 +56,7 @@ def differences(before: Run | None, now: Run) -> str:
 
 
 def _described(run: Run, method: Method) -> dict[str, str]:
-    """All that makes a visit what it is, by name."""
+    """Name -> value, of all that must be alike in two visits to be of one row: limits, seed, variables, software."""
     limits = {name: str(limit) for name, limit in method.limits.items()}
     chosen = {"seed": str(run.seed), "process_per_visit": str(method.process_per_visit)}
     return {**chosen, **limits, **method.thread_variables, **run.software}
@@ -62,9 +65,12 @@ def _described(run: Run, method: Method) -> dict[str, str]:
 def continued(
     rows_before: dict[str, RowLines], rows: Iterable[Row], run: Run, file: Path
 ) -> dict[str, list[Measurement]]:
-    """The lines of a file that a run goes on with, by row key: rows that are ok and, of visits, those made by its method.
+    """Key of a row -> its lines in a result file, for the rows that a resumed run need not measure again from the start.
 
-    Says on stderr how many of the planned rows are measured anew, and how many stay that were measured in one go otherwise.
+    These are rows that are ok. A row with a line for each visit must also have been timed as this run does it; a row that was
+    timed in one go stays in any case. Both are said on stderr, with the number of rows.
+
+    rows_before: key of a row -> its lines in the file. rows: what the run plans. file: its path, for the messages.
     """
     planned = {row.key for row in rows}
     lines: dict[str, list[Measurement]] = {}
@@ -102,9 +108,10 @@ def continue_clock(stored: Iterable[list[Measurement]]) -> None:
 def newest_run(
     folder: Path, command: str, rows: Iterable[Row], *, module: str, rows_of: Callable[[list[str]], Iterable[Row]]
 ) -> Path:
-    """The newest run in a machine's folder whose plan has these rows of a command. rows_of: the words of another command of this
-    module -> the rows that it plans.
+    """The folder of the newest run of a machine that has all these rows in its plan, by the commands in its result files.
 
+    folder: of the machine; its runs are subfolders named by their time. command: what was typed, for the error. module: of the
+    command, such as workloads.matmul. rows_of: called with the arguments of another command of the module; gives its rows.
     Raises: Usage when there is none.
     """
     wanted = {row.key for row in rows}
@@ -112,11 +119,11 @@ def newest_run(
     for candidate in runs:
         planned: set[str] = set()
         for stored in commands(candidate):
-            words = command_lines.arguments(stored, module)
-            if words is None:
+            arguments = command_lines.arguments(stored, module)
+            if arguments is None:
                 continue
-            with contextlib.suppress(options.Stop):  # it asked for what is no longer here
-                planned.update(row.key for row in rows_of(words))
+            with contextlib.suppress(options.Stop):  # it named what this machine no longer has
+                planned.update(row.key for row in rows_of(arguments))
         if wanted <= planned:
             return candidate
     newest = f"; the newest, {runs[0]}, is of another plan" if runs else ""
@@ -127,9 +134,9 @@ def newest_run(
 
 
 def commands(folder: Path, pattern: str = "*.jsonl") -> set[str]:
-    """The commands that wrote the result files of a folder, as far as these can be read."""
-    wrote: set[str] = set()
+    """The command lines that wrote the result files in a folder; files that cannot be read are left out."""
+    written_by: set[str] = set()
     for path in folder.glob(pattern):
         with contextlib.suppress(options.Usage):
-            wrote |= {run.command for run in result_file(path).runs}
-    return wrote
+            written_by |= {run.command for run in result_file(path).runs}
+    return written_by

@@ -114,11 +114,15 @@ def sweep(
     refine: Refine = lambda done: [],
     processes: Workers | None = None,
 ) -> Outcome:
-    """Measures rows into the result file of a workload such as matmul: round after round, in each a visit to every row. What a
-    resumed file has is not measured again.
+    """Measures rows (a row is a kernel with its problem and settings) and stores them in the result file of a workload such as
+    matmul. What a resumed file has is not measured again.
 
-    shown: called with each row's Measurement once it is complete, rows of a resumed file first. refine: called after the first
-    round with the measurements so far; the rows that it returns are added. processes: workers that outlive this sweep.
+    It goes round the rows several times. In each round a row is visited: a worker process takes a short block of samples. Rows
+    that cannot be timed so, such as trainings, are measured in one go before.
+
+    run: about this run, for the file. shown: called with each row's Measurement once no visit to it is left, rows of a resumed
+    file first. refine: called after the first round with the measurements so far; the rows that it returns are added.
+    processes: worker processes to use, which outlive this sweep; None for new ones.
 
     Ends early on --stop-after, SIGINT or SIGTERM. Every visit is stored then, and `shown` gets what the other rows have so far.
     """
@@ -129,15 +133,15 @@ def sweep(
     with records.Writer(file, run, measuring.resume) as writer, signals():
         stored = resuming.continued(writer.rows_before, rows, run, writer.path)
         resuming.continue_clock(stored.values())
-        around = Rounds(rows, measuring.limits, measuring.seed, stored)
-        show = InOrder(around, shown)
+        schedule = Rounds(rows, measuring.limits, measuring.seed, stored)
+        show = InOrder(schedule, shown)
         outcome = Outcome(run, writer.path, [])
         try:
             with workers(processes) as pool:
                 runner = Runner(run.machine, measuring, pool)
                 stopped_at = begin + measuring.stop_after_s if measuring.stop_after_s else math.inf
                 is_finished = _visit_rows(
-                    around, runner, measuring, refine=refine, writer=writer, show=show, stopped_at=stopped_at
+                    schedule, runner, measuring, refine=refine, writer=writer, show=show, stopped_at=stopped_at
                 )
             if not is_finished:
                 outcome.stopped = "stop-after"
@@ -148,15 +152,15 @@ def sweep(
                 show.rest()
             except Stopped as stop:
                 outcome.stopped = str(stop)
-        outcome.measurements = around.measurements
-        unfinished = [key for key in around.rows if not around.complete(key)]
+        outcome.measurements = schedule.measurements
+        unfinished = [key for key in schedule.rows if not schedule.complete(key)]
         outcome.left = len(unfinished)
-        outcome.begun = sum(around.measurement(key) is not None for key in unfinished)
+        outcome.begun = sum(schedule.measurement(key) is not None for key in unfinished)
     return outcome
 
 
 def _visit_rows(
-    around: Rounds,
+    schedule: Rounds,
     runner: Runner,
     measuring: Measuring,
     *,
@@ -175,18 +179,18 @@ def _visit_rows(
 
     with progress(measuring.quiet, measuring.verbose) as begin_visit:
         show.complete_rows()
-        for measurement in around.measurements:
+        for measurement in schedule.measurements:
             runner.learn(measurement)
-        for visit in around.visits(rows_to_add, time.monotonic, time.sleep):
+        for visit in schedule.visits(rows_to_add, time.monotonic, time.sleep):
             started = time.monotonic()
             if started + runner.expected_s(visit) > stopped_at:
-                return around.to_go() == 0
-            begin_visit(visit.row, around.to_go() or around.extra_to_go())
+                return schedule.to_go() == 0
+            begin_visit(visit.row, schedule.to_go() or schedule.extra_to_go())
             if visit.round:  # a row timed in one go announces what it does itself
                 announce.timing("timing")
             measurement = row_flags.flagged(runner.measure(visit))
             writer.append(measurement)
-            around.add(measurement)
+            schedule.add(measurement)
             runner.learn(measurement, visit.round, took_s=time.monotonic() - started)
             show.complete_rows()
     return True

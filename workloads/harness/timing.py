@@ -1,4 +1,4 @@
-"""The clocks, each a function `take(calls) -> seconds`, and a visit: the samples that a row takes on a clock in one go.
+"""The clocks, each a function `take(calls) -> seconds`, and a visit: the samples of a row on a clock, taken in one go.
 
 Host clocks read time.perf_counter around `calls` calls; the device clock reads CUDA events around them.
 """
@@ -7,6 +7,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from kernels.cuda.autotuner import milliseconds
 from kernels.cuda.blocking_kernel import batches
@@ -14,6 +15,8 @@ from workloads.records import Samples
 from workloads.records.visits import joined
 from workloads.shared_flags import Limits
 
+#: A clock around calls: makes as many calls as it is told and returns their seconds together. It may have two attributes:
+#: `resets` (True: it also does untimed work for each call) and `flags` (of the row, raised while it timed).
 Take = Callable[[int], float]
 # A visit ends early after so many times its planned seconds: on a busy host calls can be 100x slower than when it was planned.
 OVERTIME = 4
@@ -24,18 +27,28 @@ BLOCKED_CALLS = (
     200  # calls behind a blocked stream: fewer than its launch queue takes, and issued well before it is released
 )
 ISSUED_CALLS = 100  # calls issued before the queue is emptied
+FEWEST_ROUNDS = 3  # of a row that is timed in one go, however long they take
+_SHORTEST_CALL_S = 1e-9  # no call is taken to be shorter: a clock may give 0
 FEWEST_LATER = 3  # epochs timed after a training's first one, if epochs are long
 
 
-def host(run: Callable) -> Take:
-    """Host clock around calls that return when they are done (CPU kernels)."""
-    return throughput(run, lambda: None)
+#: Makes one call of what is timed.
+Run = Callable[[], object]
 
 
-def latency(run: Callable, synchronize: Callable) -> Take:
-    """Host clock around calls that are each waited for, as by a program that needs each result before it goes on."""
+def host(run: Run) -> Take:
+    """Host clock around calls that return when they are done, such as those of CPU kernels."""
+    return throughput(run, synchronize=lambda: None)
+
+
+def latency(run: Run, synchronize: Callable[[], object]) -> Take:
+    """Host clock around calls each of which is waited for, as by a program that needs each result before it goes on.
+
+    synchronize: waits until the device is done.
+    """
 
     def take(calls: int) -> float:
+        """Seconds of so many calls, each of them waited for."""
         repeat = itertools.repeat(None, calls)
         begin = time.perf_counter()
         for _ in repeat:
@@ -46,72 +59,83 @@ def latency(run: Callable, synchronize: Callable) -> Take:
     return take
 
 
-def latency_after(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
-    """Host clock around calls that are each waited for. Ahead of each, `before` runs and is waited for, untimed."""
+def latency_after(run: Run, before: Run, synchronize: Callable[[], object] | None) -> Take:
+    """Host clock around calls each of which is waited for. Before each, `before` is called and waited for, untimed.
+
+    synchronize: waits until the device is done; None where calls return when they are done.
+    """
     synchronize = synchronize or (lambda: None)
 
     def take(calls: int) -> float:
-        spent = 0.0
+        """Seconds of so many calls, without those of the untimed work before each."""
+        total_s = 0.0
         for _ in range(calls):
             before()
             synchronize()
             begin = time.perf_counter()
             run()
             synchronize()
-            spent += time.perf_counter() - begin
-        return spent
+            total_s += time.perf_counter() - begin
+        return total_s
 
     take.resets = True  # type: ignore[attr-defined]  # a function may carry it
     return take
 
 
-def device_after(run: Callable, before: Callable, stream) -> Take:
-    """Device clock around single calls, with `before` queued ahead of each. Every call's time contains 1.3 µs, the time
-    between two events without a call."""
+def device_after(run: Run, before: Run, stream: Any) -> Take:
+    """GPU's clock (CUDA events) around single calls on a CuPy stream, with the work of `before` queued before each, untimed. Each
+    call's time contains 1.3 µs, which pass between two events without a call."""
     import cupy
 
     begin = cupy.cuda.Event()
     end = cupy.cuda.Event()
 
     def take(calls: int) -> float:
-        spent = 0.0
+        """Seconds of so many calls by the GPU's clock, without those of the untimed work before each."""
+        total_s = 0.0
         for _ in range(calls):
             before()
             begin.record(stream)
             run()
             end.record(stream)
             end.synchronize()
-            spent += cupy.cuda.get_elapsed_time(begin, end) * 1e-3
-        return spent
+            milliseconds_between = cupy.cuda.get_elapsed_time(begin, end)
+            total_s += milliseconds_between * 1e-3
+        return total_s
 
     take.resets = True  # type: ignore[attr-defined]  # a function may carry it
     return take
 
 
-def issue(run: Callable, synchronize: Callable) -> Take:
-    """Host clock around issuing calls without waiting for them: the host's share of a call. The queue is emptied, untimed,
-    before it is full, as a full queue makes the host wait."""
+def issue(run: Run, synchronize: Callable[[], object]) -> Take:
+    """Host clock around calls that are not waited for: the time that the host takes to hand a call to the GPU.
+
+    Every ISSUED_CALLS calls the GPU is waited for by `synchronize`, untimed, as a full queue would make the host wait.
+    """
 
     def take(calls: int) -> float:
-        spent = 0.0
+        """Seconds that the host takes to issue so many calls."""
+        total_s = 0.0
         while calls > 0:
-            some = min(calls, ISSUED_CALLS)
-            calls -= some
-            repeat = itertools.repeat(None, some)
+            batch = min(calls, ISSUED_CALLS)
+            calls -= batch
+            repeat = itertools.repeat(None, batch)
             begin = time.perf_counter()
             for _ in repeat:
                 run()
-            spent += time.perf_counter() - begin
+            total_s += time.perf_counter() - begin
             synchronize()
-        return spent
+        return total_s
 
     return take
 
 
-def throughput(run: Callable, synchronize: Callable) -> Take:
-    """Host clock around queued calls and one wait at the end, as by a program that keeps the device busy."""
+def throughput(run: Run, synchronize: Callable[[], object]) -> Take:
+    """Host clock around calls that are queued one behind the other, and one wait for the device at the end (`synchronize`), as by
+    a program that keeps the device busy."""
 
     def take(calls: int) -> float:
+        """Seconds of so many calls, from the first to the end of the wait behind the last."""
         repeat = itertools.repeat(None, calls)
         begin = time.perf_counter()
         for _ in repeat:
@@ -122,57 +146,68 @@ def throughput(run: Callable, synchronize: Callable) -> Take:
     return take
 
 
-def device(run: Callable, stream) -> Take:
-    """Device clock: CUDA events around calls queued on `stream`."""
+def device(run: Run, stream: Any) -> Take:
+    """GPU's clock: CUDA events around calls that are queued on a CuPy stream one behind the other."""
     return lambda calls: milliseconds(run, calls, stream) * 1e-3
 
 
-def blocked(run: Callable, stream, launches: int = 1) -> Take:
-    """Device clock around calls that are all queued before the first one begins: a kernel blocks the stream until then
-    (kernels.cuda.blocking_kernel).
+def blocked(run: Run, stream: Any, launches: int = 1) -> Take:
+    """GPU's clock around calls that are all queued on a CuPy stream before the first one begins, so that the GPU never waits for
+    the host. A kernel (kernels.cuda.blocking_kernel) holds the stream until then.
 
-    A call has so many kernel `launches`. If the kernel ends before all are issued, fewer are queued at a time. If it ends before
-    a single one is issued, the clock has the flag `hold-ended`.
+    launches: kernels that a call launches; the queue takes only so many. If the kernel that holds the stream ends before all
+    calls are queued, fewer are queued at a time. If it ends before even one is, the row gets the flag `hold-ended`.
     """
-    batch = batches(stream)
-    most = max(1, BLOCKED_CALLS // launches)
+    timed_batch = batches(stream)
+    most_calls = max(1, BLOCKED_CALLS // launches)
 
     def take(calls: int) -> float:
-        nonlocal most
-        spent = 0.0
+        """Seconds of so many calls by the GPU's clock, queued in batches behind the kernel that holds the stream."""
+        nonlocal most_calls
+        total_s = 0.0
         while calls > 0:
-            some = min(calls, most)
-            seconds, waited = batch(run, some)
-            if not waited and some > 1:
-                most = some // 2
+            batch = min(calls, most_calls)
+            batch_s, was_blocked = timed_batch(run, batch)
+            if not was_blocked and batch > 1:
+                most_calls = batch // 2
                 continue
-            if not waited:
+            if not was_blocked:
                 take.flags = ("hold-ended",)  # type: ignore[attr-defined]
-            spent += seconds
-            calls -= some
-        return spent
+            total_s += batch_s
+            calls -= batch
+        return total_s
 
     return take
 
 
 def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float = 0.0) -> Samples:
-    """The samples of one visit. Each is the mean of as many calls of about `call_s` seconds as fill a tenth of the visit (at
-    least one), so that the time to read the clock is negligible.
+    """The samples of one visit to a row, on the clock of this name (host-latency, device, ...): seconds of a call, taken in
+    one go.
 
-    handicap: a planted slowdown, to test verdicts: extra calls are made but not counted, this share of the others. Samples
-    are lengthened until the extra calls are a whole number.
+    A sample is the mean of as many calls as fill a tenth of the visit (at least one), so that the time to read the clock does
+    not count. call_s: about how many seconds a call takes.
+
+    handicap: a planted slowdown, to test whether it is noticed: this share of calls is made more than counted. The calls of a
+    sample are raised until that share of them is a whole number.
     """
-    calls, count = plan(call_s, limits)
+    sizes = sample_sizes(call_s, limits)
+    calls = sizes.calls
     if handicap:
         calls = round(math.ceil(calls * handicap) / handicap)
+    calls_to_make = round(calls * (1 + handicap))
     seconds: list[float] = []
-    while len(seconds) < count and sum(seconds) * calls <= OVERTIME * limits.visit_s:
-        seconds.append(rounded(forward(take(round(calls * (1 + handicap)))) / calls))
+    while len(seconds) < sizes.samples and sum(seconds) * calls <= OVERTIME * limits.visit_s:
+        sample_s = forward(take(calls_to_make))
+        seconds.append(rounded(sample_s / calls))
     return Samples(clock=clock, seconds=tuple(seconds), calls=calls, block_sizes=(len(seconds),), stop_reason="1 visit")
 
 
 def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = lambda: None) -> Samples:
-    """All samples of a row that no sweep visits: one visit after the other, each a block, with `before` ahead of each."""
+    """All samples of a row that is timed in one go: visits one after the other, each a block of samples, on the clock of this
+    name.
+
+    before: called before each visit.
+    """
     call_s = call_seconds(take, limits)
     every: list[Samples] = []
     for _ in rounds(limits):
@@ -182,17 +217,18 @@ def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = 
 
 
 def rounds(limits: Limits) -> Iterator[int]:
-    """Yields the numbers of at most `limits.rounds` rounds; after the third only of those that begin within `max_time`."""
+    """Yields 0, 1, 2, ... for each round in which a row that is timed in one go is to be timed: `limits.rounds` of them, but
+    after FEWEST_ROUNDS none that begins later than `limits.max_time` seconds after the first."""
     begin = time.perf_counter()
     for number in range(limits.rounds):
-        if number < 3 or time.perf_counter() - begin <= limits.max_time:
+        if number < FEWEST_ROUNDS or time.perf_counter() - begin <= limits.max_time:
             yield number
 
 
 def forward(seconds: float) -> float:
-    """The seconds that a clock gave, unchanged.
+    """The seconds that a clock gave, unchanged, after a check.
 
-    Raises: ArithmeticError if they are negative: the clock stepped backward, and batches sized by it would be endless.
+    Raises: ArithmeticError if they are negative or NaN: the clock stepped backward, and batches sized by it would be endless.
     """
     if not seconds >= 0:
         raise ArithmeticError(f"the clock stepped backward, by {-seconds:.3g} s")
@@ -200,7 +236,7 @@ def forward(seconds: float) -> float:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The seconds that a piece of work takes."""
+    """The seconds that one call of `work` takes on the host's clock."""
     begin = time.perf_counter()
     work()
     return rounded(time.perf_counter() - begin)
@@ -211,24 +247,41 @@ def rounded(seconds: float) -> float:
     return float(f"{seconds:.6g}")
 
 
-def plan(call_s: float, limits: Limits) -> tuple[int, int]:
-    """(calls per sample, samples per visit) for calls of `call_s` seconds."""
+class SampleSizes(NamedTuple):
+    """How the time of a visit is divided."""
+
+    #: Calls in a sample.
+    calls: int
+    #: Samples in the visit.
+    samples: int
+
+
+def sample_sizes(call_s: float, limits: Limits) -> SampleSizes:
+    """How many calls of `call_s` seconds a sample has, and how many samples a visit of `limits.visit_s` seconds."""
     calls = max(1, round(limits.visit_s / MOST_SAMPLES / call_s))
-    return calls, max(1, min(MOST_SAMPLES, round(limits.visit_s / (calls * call_s))))
+    samples = round(limits.visit_s / (calls * call_s))
+    return SampleSizes(calls=calls, samples=max(1, min(MOST_SAMPLES, samples)))
 
 
 def call_seconds(take: Take, limits: Limits) -> float:
-    """Approximate seconds of a warm call, with its untimed reset, if any, included (that may take a thousand times the call):
-    the shortest mean of growing batches within a visit's time, of at least two batches unless the first took a second."""
+    """Approximate seconds of a warm call, by which samples are sized. If `take` does untimed work for each call, that is
+    included: it may take a thousand times as long as the call.
+
+    It is the shortest mean of growing batches, which are made for as long as a visit lasts; of two batches at least, unless the
+    first took a second.
+    """
     calls = 1
-    best = math.inf
+    shortest_s = math.inf
+    sample_s = limits.visit_s / MOST_SAMPLES
     begin = time.perf_counter()
     for batch in itertools.count():
-        started = time.perf_counter()
-        timed = forward(take(calls))
-        spent = time.perf_counter() - started if getattr(take, "resets", False) else timed
-        best = min(best, spent / calls)
-        if time.perf_counter() - begin >= limits.visit_s and (batch or best >= LONG_S):
+        batch_began = time.perf_counter()
+        batch_s = forward(take(calls))
+        if getattr(take, "resets", False):
+            batch_s = time.perf_counter() - batch_began
+        shortest_s = min(shortest_s, batch_s / calls)
+        if time.perf_counter() - begin >= limits.visit_s and (batch or shortest_s >= LONG_S):
             break
-        calls = min(calls * 2, max(1, math.ceil(limits.visit_s / MOST_SAMPLES / max(best, 1e-9))))
-    return max(best, 1e-9)
+        calls_of_a_sample = math.ceil(sample_s / max(shortest_s, _SHORTEST_CALL_S))
+        calls = min(calls * 2, max(1, calls_of_a_sample))
+    return max(shortest_s, _SHORTEST_CALL_S)

@@ -499,10 +499,11 @@ def _tree(spec: ModuleSpec | None) -> ast.Module | None:
 
 
 def _may_bind(tree: ast.Module | None, name: str = "") -> bool:
-    """Whether a module may have this name ("": any that its source does not show): the source has it, or has something that can
-    create names, such as `setattr` or `import *`.
+    """Whether a module may have this name: its source has the name, or has something that can create names, such as `setattr` or
+    `import *`.
 
     tree: None where there is no source or it does not parse; then True, as the worker that imports the module reports it better.
+    name: "" to ask only whether the module can create names.
     """
     if tree is None:
         return True

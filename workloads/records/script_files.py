@@ -36,7 +36,8 @@ def require(script: str) -> None:
             regular_files.require_source(script)
         regular_files.require_readable(script)
     except regular_files.Unreadable as error:
-        raise options.Usage(str(error), wrong=script, right=script if error.first else "", first=error.first) from error
+        mends_it = error.first  # what the user can do first, so that the same command works; "" where nothing helps
+        raise options.Usage(str(error), wrong=script, right=script if mends_it else "", first=mends_it) from error
 
 
 def _no_script(script: str) -> options.Usage:

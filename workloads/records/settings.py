@@ -44,8 +44,11 @@ def checked_keras(row: Row) -> Keras:
 
     Raises: ValueError for an option that the code which trains does not obey: the row would claim what was not done.
     """
-    marks = switches.MARKS.keys() & row.settings.switches.keys()
-    fault = f"nothing here obeys {', '.join(sorted(marks))}" if marks else switches.fault(row.settings.switches)
+    chosen = row.settings.switches
+    marks = switches.MARKS.keys() & chosen.keys()  # options that only say what a row was made for
+    if marks:
+        raise ValueError(f"nothing here obeys {', '.join(sorted(marks))}")
+    fault = switches.fault(chosen)
     if fault:
         raise ValueError(fault)
     return row.keras

@@ -37,9 +37,9 @@ def test_only_common_working_time_counts():
     """Two parties: from 1.5 (the later end of a first unit) to 5 both are at work. Units of 2 steps and of 1 step."""
     first = [window((0, 1), (1, 2), (2, 4)), window((4, 5), (5, 6))]
     second = [window((0.5, 1.5), (1.5, 2.5), (2.5, 5), steps=1.0)]
-    assert concurrent.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
-    assert concurrent.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
-    assert concurrent.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
+    assert concurrent.common_step_seconds({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
+    assert concurrent.common_step_seconds({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
+    assert concurrent.common_step_seconds({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
     alone, both, other = (
         msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": data, "beside": beside}))
         for data, beside in (("synthetic", "nothing"), ("synthetic", "teacher"), ("real", "teacher"))
@@ -131,7 +131,7 @@ def test_all_work_until_the_slowest_is_done(monkeypatch):
 
         return ask
 
-    found = concurrent.inside(concurrent.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
+    found = concurrent.common_step_seconds(concurrent.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
     assert set(found[0]) == {1.0} and found[1][:3] == [10.0] * 3 and len(found[0]) >= 29
     alone = concurrent.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
@@ -348,7 +348,7 @@ def test_a_failing_party_ends_the_experiment(workers, tmp_path, verb):
 
 
 def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
-    monkeypatch.setattr(concurrent, "inside", lambda windows: {party: [] for party in windows})
+    monkeypatch.setattr(concurrent, "common_step_seconds", lambda windows: {party: [] for party in windows})
     outcome = side_by_side.measure("together", told(tmp_path), run(GPU_MACHINE))
     assert {m.status for m in outcome.measurements} == {"failed"}
     assert "no step ended within a window of 2.00 s" in outcome.measurements[0].reason

@@ -26,11 +26,12 @@ def seen(monkeypatch):
     looks = []
     said = lambda word: lambda *given, **how: looks.append(word)  # noqa: E731
     watch = types.SimpleNamespace(before_block=said("look"), begin=said("begin"), flags=())
-    watch.readings = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
-    monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append(given) or watch)
+    watch.readings = lambda: telemetry.Readings({"gpu_clock_hz": 1.9e9}, watch.flags)
+    noted = lambda device, link, framework: looks.append((device, link, framework)) or watch  # noqa: E731
+    monkeypatch.setattr(telemetry, "watch", noted)
     monkeypatch.setattr(telemetry, "settle", said("settle"))
     monkeypatch.setattr(one_row, "raised", lambda *given, **how: ())
-    monkeypatch.setattr(one_row, "_room_for", lambda row: None)
+    monkeypatch.setattr(one_row, "_make_room", lambda row: None)
     monkeypatch.setattr(one_row, "_known", {})
     monkeypatch.setattr(warming, "_warm_threads", 10**6)
     bound_rows.clear()

@@ -124,10 +124,13 @@ def test_the_least_recently_used_go_first():
     assert not bound_rows._rows
     gpu, copies, tf = sized(960, device="gpu:0"), sized(960, device="gpu:0", mode="roundtrip"), sized(960)
     tf = msgspec.structs.replace(tf, kernel="stream/tensorflow/function", settings=Settings("gpu:0"))
-    assert bound_rows._costs(gpu) == {"gpu:0": 960} and bound_rows._costs(copies) == {"cpu": 960, "gpu:0": 960}
-    assert bound_rows._costs(tf) == {"cpu": 960}
+    assert bound_rows._device_needs(gpu) == {"gpu:0": 960} and bound_rows._device_needs(copies) == {
+        "cpu": 960,
+        "gpu:0": 960,
+    }
+    assert bound_rows._device_needs(tf) == {"cpu": 960}
     transfer = Row("transfer/cupy/memcpy", Transfer("h2d", 500, "pinned"), Settings("gpu:0"))
-    assert bound_rows._costs(transfer) == {"cpu": 500, "gpu:0": 500}
+    assert bound_rows._device_needs(transfer) == {"cpu": 500, "gpu:0": 500}
     bound_rows.keep(sized(960), 1)
     bound_rows.make_room(gpu, lambda where: {"cpu": 0, "gpu:0": 10**6}[where])
     assert bound_rows._rows, "what lies on the host is not in the GPU's way"

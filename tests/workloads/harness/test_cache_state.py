@@ -29,7 +29,7 @@ def problem_and_inputs():
 def small(monkeypatch):
     """A machine with two CPUs, each with a cache of 64 KiB of its own; -> the bytes that each thread reads."""
     monkeypatch.setattr(cache_state.cpu, "affinity", lambda: frozenset({0}))
-    monkeypatch.setattr(cache_state, "_stay_on", lambda cpu: None)
+    monkeypatch.setattr(cache_state, "_pin_thread", lambda cpu: None)
     monkeypatch.setattr(cache_state.cpu, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
     monkeypatch.setattr(cache_state, "last_caches", len)
     cache_state.cpu_flush.cache_clear()
@@ -46,7 +46,7 @@ def test_every_cpu_reads_four_last_caches_pinned(small, monkeypatch):
 
     monkeypatch.setattr(cache_state.np, "ones", lambda size: np.full(size, 1.0).view(Part))
     stayed = []
-    monkeypatch.setattr(cache_state, "_stay_on", stayed.append)
+    monkeypatch.setattr(cache_state, "_pin_thread", stayed.append)
     flush = cache_state.cpu_flush(frozenset({2, 5, 7}))
     assert len({thread for thread, *_ in read}) == 3  # once when it was made, each thread one part
     read.clear()
@@ -113,10 +113,10 @@ def test_a_kernels_reset_precedes_the_flush(monkeypatch):
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: order.append("flush"))
     problem, inputs = problem_and_inputs()
     kernel = registry.Kernel("matmul", "numpy", "fake", bind, ("cpu",))
-    one_row._waited_for(copy_modes.prepare(kernel, problem, COLD, inputs))(2)
+    one_row._latency_take(copy_modes.prepare(kernel, problem, COLD, inputs))(2)
     assert order == ["reset", "flush", "run"] * 2
     order.clear()
-    one_row._waited_for(copy_modes.prepare(kernel, problem, Settings(), inputs))(1)
+    one_row._latency_take(copy_modes.prepare(kernel, problem, Settings(), inputs))(1)
     assert order == ["reset", "run"]
     assert copy_modes.prepare(KERNEL, problem, Settings(), inputs).before is None
 

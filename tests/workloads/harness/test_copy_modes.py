@@ -135,10 +135,10 @@ def test_cores_reach_their_clock_once_per_thread_count(gpu, monkeypatch):
         warming.ramp_up(cpu, threads, Limits(visit_s))
         assert gpu.calls == calls, "calls of 0.4 s: three make a second, two 20 visits of 30 ms"
     waited = []
-    monkeypatch.setattr(warming, "_ran", ())
+    monkeypatch.setattr(warming, "_last_threads", None)
     monkeypatch.setattr(telemetry, "settle", lambda this_process: waited.append(this_process))
     for what in (("numpy", 2), ("numpy", 2), ("numpy", 1), ("numba", 1), ("numba", 1)):
-        warming.quiet_for(what)
+        warming.wait_for_quiet(warming.Threads(*what))
     assert waited == [True, False, True, True, False]
 
 
@@ -221,7 +221,7 @@ def test_a_transfer_places_its_data_and_watches_links(gpu, seen, monkeypatch):
     made = copy_modes.prepare(kernel, problem, GPU, (data,))
     assert not made.stream.waiting and gpu.now > 1.0, "what binding queued is done before anything is timed"
     assert np.array_equal(made.result(made.run()), np.concatenate([data, data]))
-    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.OutputCheck("exact", True, 0.0), 0.1))
+    monkeypatch.setattr(one_row, "checked", lambda *_: one_row.Known(reference.OutputCheck("exact", True, 0.0), 0.1))
     visited(monkeypatch, kernel, problem)
     assert seen[0] == ("gpu:0", True, False)
 

@@ -31,24 +31,27 @@ def test_joules_use_the_counters_at_hand(monkeypatch, tmp_path):
     energy_of = {"nvmlDeviceGetTotalEnergyConsumption": millijoules}
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByUUID=by_uuid, nvmlDeviceGetHandleByIndex=by_index, **energy_of))
     for visible in ("GPU-abc", "1"):
-        read, of = energy.counter("gpu:0", {"CUDA_VISIBLE_DEVICES": visible})
-        assert (read(), of) == ({"GPU-abc": 5.0, "1": 7.0}[visible], "NVML, whole board")
-    assert energy.counter("gpu:1", {})[0]() == 7.0
+        counter = energy.counter("gpu:0", {"CUDA_VISIBLE_DEVICES": visible})
+        assert (counter.read(), counter.words) == ({"GPU-abc": 5.0, "1": 7.0}[visible], "NVML, whole board")
+    assert energy.counter("gpu:1", {}).read() == 7.0
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByIndex=lambda i: "h"))
-    assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
+    with pytest.raises(energy.NoCounter, match="no energy: NVML"):
+        energy.counter("gpu:0", {})
     use_nvml(monkeypatch, None)
-    assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
+    with pytest.raises(energy.NoCounter, match="no energy: NVML"):
+        energy.counter("gpu:0", {})
     folder = "sys/class/powercap/intel-rapl:"
     packages = {"0/name": "package-0\n", "0/energy_uj": "9000000\n", "0/max_energy_range_uj": "10000000"}
     packages |= {"1/name": "package-1", "1/energy_uj": "0", "1/max_energy_range_uj": "10000000"}
     others = {"0:0/name": "core", "0:0/energy_uj": "5", "2/name": "psys", "2/energy_uj": "1"}
     write(tmp_path, {folder + name: text for name, text in (packages | others).items()})
     monkeypatch.setattr(energy.cpu, "ROOT", tmp_path)
-    read, of = energy.counter("cpu")
-    assert (read(), of) == (0.0, "RAPL, CPU packages")
+    counter = energy.counter("cpu")
+    assert (counter.read(), counter.words) == (0.0, "RAPL, CPU packages")
     write(tmp_path, {f"{folder}0/energy_uj": "1000000", f"{folder}1/energy_uj": "500000"})
-    assert read() == pytest.approx(2.5)  # 2 J past the end of the first, 0.5 J of the second
+    assert counter.read() == pytest.approx(2.5)  # 2 J past the end of the first, 0.5 J of the second
     write(tmp_path, {f"{folder}0/energy_uj": "4000000"})
-    assert read() == pytest.approx(5.5)  # since the first reading
+    assert counter.read() == pytest.approx(5.5)  # since the first reading
     monkeypatch.setattr(energy.cpu, "ROOT", tmp_path / "nothing")
-    assert energy.counter("cpu") == (None, energy.NO_RAPL)
+    with pytest.raises(energy.NoCounter, match="no energy: RAPL"):
+        energy.counter("cpu")

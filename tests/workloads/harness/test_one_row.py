@@ -63,8 +63,9 @@ def test_a_held_up_call_is_sized_anew(gpu, seen, monkeypatch):
 def test_a_gpu_row_records_the_gpus_state(gpu, seen, monkeypatch):
     held = Settings("gpu:0", switches={"load": "held"})
     states = [visited(monkeypatch, matmul(gpu), settings=settings).notes["gpu_state"] for settings in (GPU, held)]
-    monkeypatch.setattr(telemetry, "watch", lambda *given: types.SimpleNamespace(**cold))
-    cold = {"begin": list, "before_block": list, "readings": lambda: ({}, ("cold-clocked",))}
+    monkeypatch.setattr(telemetry, "watch", lambda device, link, framework: types.SimpleNamespace(**cold))
+    readings = telemetry.Readings(values={}, flags=("cold-clocked",))
+    cold = {"begin": list, "before_block": list, "readings": lambda: readings}
     states.append(visited(monkeypatch, matmul(gpu), Matmul(4, 5, 7)).notes["gpu_state"])
     assert states == ["burst", "held", "cold-clocked"]
 

@@ -353,8 +353,10 @@ def test_our_other_workers_are_no_tenants(monkeypatch, tmp_path):
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
     use_root(monkeypatch, tmp_path)
-    assert telemetry.foreign([900, 901]) == []  # this one and 71
-    assert telemetry.foreign([900, 901, 902]) == [902] and telemetry.foreign([os.getpid(), 71, 900]) == [900]
+    assert telemetry.foreign_processes([900, 901]) == []  # this one and 71
+    assert telemetry.foreign_processes([900, 901, 902]) == [902] and telemetry.foreign_processes(
+        [os.getpid(), 71, 900]
+    ) == [900]
 
 
 def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):
@@ -386,7 +388,7 @@ class Part:
 
     def readings(self):
         self.calls.append("seen")
-        return self.values, self.flags
+        return telemetry.Readings(self.values, self.flags)
 
 
 @pytest.mark.parametrize(("on_gpu", "flags"), [(True, ("hot", "steal")), (False, ("hot", "steal", "cpu-clock"))])

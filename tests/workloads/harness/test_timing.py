@@ -27,9 +27,9 @@ class FakeClock:
 
 def test_a_visits_block_may_end_early(monkeypatch):
     """Sized at 0.1 ms, now 20 ms a call: a sample of 75 calls takes 1.5 s, and one is enough."""
-    assert timing.plan(20e-6, Limits()) == (375, 10) and timing.plan(0.01, Limits()) == (1, 8)
-    assert timing.plan(0.06, Limits()) == (1, 1) and timing.plan(2.0, Limits()) == (1, 1)
-    assert timing.plan(1e-6, Limits(visit_s=0.02)) == (2000, 10)
+    assert timing.sample_sizes(20e-6, Limits()) == (375, 10) and timing.sample_sizes(0.01, Limits()) == (1, 8)
+    assert timing.sample_sizes(0.06, Limits()) == (1, 1) and timing.sample_sizes(2.0, Limits()) == (1, 1)
+    assert timing.sample_sizes(1e-6, Limits(visit_s=0.02)) == (2000, 10)
     clock = FakeClock(monkeypatch, 20e-6)
     taken = timing.visit(timing.host(clock.run), Limits(), "host-latency", 20e-6)
     assert (taken.clock, taken.calls, taken.block, clock.calls) == ("host-latency", 375, (0,) * 10, 3750)
