@@ -129,8 +129,13 @@ def _measured_on(machines: tuple[str, ...]) -> str:
 
 
 def show(compared: "RunComparison", format_: str, *, verbose: bool = False, share: float | None = None) -> None:
-    """Prints how many rows changed, the changed rows (`verbose`: all), whether a slowdown by `share` would have shown, and notes;
-    the sentences go to stderr with csv and json."""
+    """Prints a comparison: how many rows changed, a table of these, which slowdown would have been seen, and notes.
+
+    Args:
+        format_: table, md, csv or json; with the last two the table goes to stdout and the sentences to stderr.
+        verbose: whether the table has the rows that did not change too.
+        share: of --fail-on: the slowdown of which it is said whether it would have been seen; None for the usual one.
+    """
     from analysis import table
     from analysis.compare import comparison
     from analysis.text import comparisons
@@ -147,7 +152,9 @@ def show(compared: "RunComparison", format_: str, *, verbose: bool = False, shar
 
 
 def _show_rows(compared: "RunComparison", format_: str, verbose: bool) -> None:
-    """Prints the table of the changed rows, at most _MOST of them; `verbose`: of all rows."""
+    """Prints the table of the rows that changed, at most _MOST of them; with `verbose` of all rows. Prints nothing without
+    such rows.
+    """
     from analysis.compare import comparison
     from analysis.text import comparisons
 
@@ -166,8 +173,11 @@ def _show_rows(compared: "RunComparison", format_: str, verbose: bool) -> None:
 
 
 def verdict(compared: "RunComparison", share: float | None, strict: bool = False) -> int:
-    """The exit code: 4 when a row is slower by more than that share, or fails now. Where rows are too noisy to have shown that
-    share, stderr warns, and the code is 5 if `strict`. The rows are counted on stderr."""
+    """The exit code of a comparison by the rule of --fail-on, with a line on stderr that says why.
+
+    4: a row is slower by more than `share`, fails now, or may be in a line that cannot be read. 5, only if `strict`: a row is too
+    noisy to show such a slowdown; without `strict` a warning is printed. 0: none of these, or there is no rule (share is None).
+    """
     from analysis import numbers
     from analysis.units import count, percent
 
@@ -219,7 +229,8 @@ def against(run: str, files: list[pathlib.Path], share: float | None, format_: s
 def _compared(plan: "ComparePlan") -> "RunComparison":
     """The comparison of the two runs of a plan.
 
-    Raises: Usage for runs that cannot be compared.
+    Raises: Usage for runs that do not exist, are of two machines, or have no row in common; where it can, it shows a command that
+        compares two stored runs.
     """
     _require_runs(plan)
     old, new = read_timed(plan.old), read(plan.new)

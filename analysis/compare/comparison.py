@@ -159,7 +159,9 @@ def compared(old: Measurement, new: Measurement, machine: Machine | None, clock:
 
 
 def _common_samples(old: Measurement, new: Measurement, clock: str) -> tuple[Samples | None, Samples | None]:
-    """The samples of two rows on a clock; "": on the clock that each is judged by, host latency where these differ."""
+    """The samples of two rows on one clock; None for a row without samples on it. clock: its name; "" for the clock by which
+    rows are judged (on a GPU the device's), or the host's latency where only one of the rows has that.
+    """
     if clock:
         return old.on(clock), new.on(clock)
     old_samples, new_samples = clock_of(old), clock_of(new)
@@ -214,8 +216,10 @@ def machine_keys(runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(r.machine.key for r in runs))
 
 
-def records(comparison: RunComparison) -> list[dict]:
-    """The compared rows as plain records, in the columns of metrics.COMPARED, every verdict's largest change first."""
+def records(comparison: RunComparison) -> list[dict[str, object]]:
+    """The compared rows for csv and json, by the columns of metrics.COMPARED. They are sorted by verdict, then the largest change
+    first.
+    """
     records = []
     for word in WORDS:
         for row in comparison.with_verdict(word):

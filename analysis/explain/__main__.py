@@ -29,9 +29,9 @@ _VERIFIED = 3  # changes
 
 
 def price(text: str) -> float:
-    """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
+    """The price of an hour as it may be typed: `3.5`, `3,50`, `$3`, `2 EUR/h`. The currency is left out.
 
-    Raises: Usage for what is no price, or two.
+    Raises: Usage for what is no price, and for `3,500`, which may be 3500 or 3.5.
     """
     match = re.fullmatch(
         r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
@@ -47,7 +47,8 @@ def price(text: str) -> float:
 
 
 def count_or_share(text: str) -> int | float:
-    """A whole number, or a share below 1 that was typed in its place: `0.2`, `20%`.
+    """A whole number; or a float below 1 where a share was typed in its place, such as `0.2` or `20%`, so that an error can say
+    the number.
 
     Raises: Usage for anything else.
     """

@@ -140,7 +140,9 @@ class JsonOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Prints answers as one object of JSON: docs/answer.md lists its fields."""
 
     def show(self, result: CommandAnswer) -> None:
-        """Prints the answers, and the code of a change."""
+        """Prints one object: the fields of TrainingAnswer, then those of a case's answer, of the whole explanation, and of a
+        change's code, as far as the command has them.
+        """
         code = result.code
         training = result.explained.explanation if result.explained else None
         record = msgspec.structs.asdict(training_answer(training, result.verdict) if training else TrainingAnswer())

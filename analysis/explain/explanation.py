@@ -160,7 +160,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @property
     def winner(self) -> str:
-        """cpu or gpu: the device that surely finishes first; neither if the intervals overlap or rows were disturbed."""
+        """cpu or gpu: the device that surely finishes first. neither: the intervals overlap, or rows were measured beside
+        other work.
+        """
         if not self.both or self.disturbances:
             return "neither"
         cpu, gpu = self.both
@@ -168,7 +170,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @property
     def likely_winner(self) -> str | None:
-        """cpu, gpu, or neither where it cannot be told; None without the seconds of one side."""
+        """cpu or gpu: the device that finishes first or, where predicted intervals overlap, probably does. neither: it cannot
+        be told; None: a side has no seconds.
+        """
         if not self.both:
             return None
         cpu, gpu = self.both
@@ -289,7 +293,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def warnings(self) -> tuple[Warning, ...]:
-        """The reasons to believe it less: disturbed rows, estimated layers, parts without a row, and a loss chosen here."""
+        """Reasons to believe the answer less: rows measured beside other work, layers that are only estimated, parts without a
+        row, and an optimizer and a loss that were chosen for a model that came without.
+        """
         warnings = []
         for side in self.sides:
             warnings += doubts.disturbances(side.device, self._used_rows(side))
@@ -309,7 +315,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         return tuple(warnings)
 
     def _roughest(self) -> Warning | None:
-        """The predicted side with the largest share of work that no row is of; None where it is small on both."""
+        """A warning on work that was priced by rows of other kinds of work, where its share is large (Prediction.rough): of two
+        predicted sides the one with the larger share. None where it is small.
+        """
         by_device = {"cpu": self.cpu, GPU: self.gpu}
         roughest: Warning | None = None
         for side in self.sides:
@@ -345,7 +353,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         return {warning.device for warning in self.disturbances}
 
     def record(self) -> dict[str, Any]:
-        """All of it as --format json has it; predictions that are guesses are left out."""
+        """The explanation as the field `explanation` of --format json. Predictions that would be guesses are left out."""
         return {
             "asked": self.request.without_operations,
             "cpu": None if self.withheld else self.cpu,

@@ -26,7 +26,9 @@ _WORKING = ("steps", "start-up", "build and compile")  # parts that a training i
 
 
 def findings(explanation: Explanation) -> tuple[Finding, ...]:
-    """All that an explanation shows; the first finding is the verdict."""
+    """Everything that an explanation can show, in the order of the answer; the first finding is the verdict, or why there
+    is none.
+    """
     both = explanation.both
     verdict = with_winner(explanation, *both) if both else without_winner(explanation)
     return (
@@ -150,7 +152,9 @@ def step_shares(explanation: Explanation) -> list[Finding]:
 
 
 def host(explanation: Explanation) -> list[Finding]:
-    """How long this CPU takes to dispatch for a GPU that is stored with another CPU."""
+    """By which factor this machine's CPU dispatches more slowly than the CPU with which a borrowed GPU was measured; []
+    without one.
+    """
     if not explanation.borrowed:
         return []
     numbers = {"factor": explanation.host_factor}

@@ -163,7 +163,9 @@ class Child:
         return self._log.read()[-4000:].decode(errors="replace")
 
     def close(self) -> None:
-        """Ends the child in order, so that it keeps what it has measured; a later part starts another."""
+        """Ends the child and its workers: it is asked to end, so that it stores what it has measured, and killed after
+        _ENDING_S. The next part starts another. Does nothing without a child.
+        """
         process, self._process = self._process, None
         if process is None:
             return

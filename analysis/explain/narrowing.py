@@ -42,8 +42,9 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def narrowest(explanation: Explanation) -> Narrowing | None:
-    """The measurement that would narrow the less certain device's time most. None where a winner is told, and where no device of
-    this machine has a predicted time that is MOST_UNSURE wide."""
+    """The measurement that would narrow the less certain of the predicted times most. None where a device is named as the
+    winner, and where no predicted time of this machine's devices is uncertain by more than a factor of MOST_UNSURE.
+    """
     if explanation.likely_winner != "neither":
         return None
     predictions = {prediction.settings.device: prediction for prediction in explanation.predictions}
@@ -72,8 +73,9 @@ def _factor(whole: Estimate) -> float:
 
 
 def part_widths(side: Side, prediction: Prediction) -> dict[str, float]:
-    """Part -> the width of its interval in seconds of the whole training: the training's parts, its steps by their own parts, and
-    WHOLE_STEP."""
+    """Part -> the width of its interval, in seconds of the whole training. The parts are those of the training, but for its
+    steps, and those of a step. WHOLE_STEP has what a step's interval is wider than its parts make it.
+    """
     steps = side.training.steps * side.training.epochs
     widths = {}
     for name, part in side.parts.items():
@@ -91,7 +93,9 @@ def _width(seconds: Estimate) -> float:
 
 
 def _rough_width(prediction: Prediction) -> float:
-    """Seconds of the interval of the work in a step that no row is of, as it is priced within a factor of UNLIKE."""
+    """The width of the interval, in seconds of a step, of work that was priced by rows of other kinds of work: such a price is
+    right within a factor of UNLIKE.
+    """
     if prediction.rough is None:
         return 0.0
     rough_s = prediction.rough.share * total_of(prediction.parts, DEVICE).value
@@ -99,8 +103,9 @@ def _rough_width(prediction: Prediction) -> float:
 
 
 def _measurement(part: str, side: Side, explanation: Explanation) -> MeasurablePart:
-    """What measures a part. The training itself does where no row of single operations would: of a user's own model, of its
-    start-up and compilation, and of WHOLE_STEP."""
+    """The measurement of a part (see part_widths): of dispatch, or of single operations of the step. Where neither tells the
+    part (it is start-up, compilation or WHOLE_STEP, or the model is a user's own), that of the training's own step.
+    """
     request = explanation.request
     if part in ISSUING and part not in _OPERATIONS:
         return measure.dispatch(side.device)

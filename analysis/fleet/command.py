@@ -95,7 +95,9 @@ def _require_baseline(plan: "FleetPlan", judged_devices: "tuple[Device, ...]", s
 
 
 def _run_inside(plan: "FleetPlan", judged_devices: "tuple[Device, ...]", share: float) -> str:
-    """The flag with the first run inside the baseline's folder that the devices can be judged by; "" without one."""
+    """`--against RUN` with the first run in the baseline's folder that has some of the devices; "" without one. share: the
+    smallest loss that is claimed.
+    """
     from analysis.fleet import judgment
     from workloads import records
 
@@ -121,9 +123,10 @@ def _show(plan: "FleetPlan", judged: "FleetJudgment") -> None:
 
 
 def _verdict(plan: "FleetPlan", judged: "FleetJudgment") -> int:
-    """The exit code: 4 when a device lost or failed rows, or is below by more than the rule's share.
+    """The exit code by the rule of --fail-on: 4 when a device is below its baseline by more than the rule's share, or rows of
+    it were lost or failed; else 0.
 
-    Raises: Missing when there is a rule and nothing to judge by.
+    Raises: Missing when there is a rule and no device could be judged.
     """
     from analysis.text import machines
 
@@ -145,7 +148,7 @@ def _require_judged(plan: "FleetPlan", judged: "FleetJudgment") -> None:
 
 
 def _save(plan: "FleetPlan", judged: "FleetJudgment") -> None:
-    """Saves the run as a baseline, in a folder a node where it is of several."""
+    """Saves the run as a baseline under the plan's name. A run of several nodes gets a folder for each."""
     from workloads import records
     from workloads.records import baselines
 

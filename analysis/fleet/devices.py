@@ -90,7 +90,9 @@ def node_devices(loaded: Loaded, node: str) -> list[Device]:
 
 
 def quantity(m: Measurement, machine: Machine) -> str:
-    """The quantity that a row measures, in words: `HBM read`. "" for what happens once in a process, as it is too noisy."""
+    """What a row measures, in words that rows of the same kind share, such as `HBM read`: devices are compared quantity by
+    quantity. "" for what happens once in a process, which is too noisy to compare. machine: where the row was measured.
+    """
     problem = m.problem
     if m.process == "fresh" or problem.once:
         return ""

@@ -305,8 +305,8 @@ def _share_with(flag: str, rows: Measurements) -> float:
     return sum(flag in m.flags for m in rows) / len(rows)
 
 
-def records(judgment: FleetJudgment) -> list[dict]:
-    """The findings as plain records in the columns of HEAD, by device."""
+def records(judgment: FleetJudgment) -> list[dict[str, object]]:
+    """The findings for csv and json, by the columns of HEAD. An infinite number of standard deviations is None."""
     records = []
     for finding in judgment.findings:
         values = msgspec.structs.asdict(finding.device)
@@ -314,6 +314,6 @@ def records(judgment: FleetJudgment) -> list[dict]:
         values["below"] = finding.below.value
         values["device"] = finding.device.device
         values["flagged"] = finding.flagged
-        values["beyond"] = finding.beyond if finding.beyond < 1e300 else None
+        values["beyond"] = finding.beyond if math.isfinite(finding.beyond) else None
         records.append({head: values[head] for head in HEAD})
     return records

@@ -116,7 +116,9 @@ def _square_seconds_of_cpu(measurements: Measurements) -> dict[str, _Seconds]:
 
 
 def _copy_seconds(answers: tuple[Answer, ...], precision_name: str) -> _Seconds:
-    """Mode of copying -> n -> the seconds that it adds to a resident call, where these are above 0."""
+    """Mode of copying (Form.mode) -> n -> the seconds that copies in and out add to a GPU's call with resident data, where they
+    add any. answers: the crossovers of square products; precision_name: such as float32.
+    """
     by_mode = {}
     for resident, copied in reuse.pairs(answers, precision_name):
         calls = {point.n: point.gpu.seconds.value for point in resident.points}

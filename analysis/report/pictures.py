@@ -82,7 +82,7 @@ def charts_of(name: str, run: Material) -> list[Chart]:
 
 
 def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
-    """(file name, title, view) of each picture: the view with the most runs in it."""
+    """(file name, title, view) of each picture. A picture shows one view of its chart: the one that most runs have a trace in."""
     letters = {run.letter for run in runs}
     for chart in merged_charts(charts, runs):
         if not chart.picture:

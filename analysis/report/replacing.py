@@ -17,9 +17,9 @@ _MARKS = {
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file of a report.
+    """Writes a file of a report. It is written under another name first, so that an interrupted command leaves the old file.
 
-    Raises: Usage where a file of that name is not a report's, as a link never is; OSError.
+    Raises: Usage where a file of that name was not written by a report, or is a link; OSError with the name of the file.
     """
     require_ours(path)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")

@@ -50,7 +50,9 @@ def _how(form: Form) -> list[str]:
 
 
 def family_name(family: Family) -> str:
-    """`3x3 convolution (fprop) of 32x32x64 images with 64 filters` with a letter for the size that varies (N, C or H)."""
+    """The problems of a family in words, with a letter (N, C or H) for the size in which they differ: `convolution 3x3 ...`,
+    `product Nx512x128`, `square products`.
+    """
     if family.fields == SQUARES.fields:
         return "square products" + crossings.at_once(family)
     letter = _LETTERS[family.varies]

@@ -146,7 +146,7 @@ def _source(url: str, markdown: bool) -> list[str]:
 
 
 def overview(replies: Sequence[Reply], markdown: bool = False) -> list[str]:
-    """How many claims hold, and each with its verdict: what stands before the answers to all cases."""
+    """The lines before the answers to all cases: how many claims hold, then a table of the claims with their verdicts."""
     verdicts = Counter(one.verdict for one in replies)
     counts = sentences.lines(
         OVERVIEW,

@@ -39,7 +39,7 @@ class NoCrossover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def no_crossover(measurements: Measurements) -> NoCrossover:
-    """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
+    """Why rows have no crossover: no GPU was tried, none gave a time, the CPU was not timed, or nothing was timed on both."""
     tried = [m for m in measurements if m.on_gpu]
     if any(m.ok for m in tried):
         has_cpu = any(m.ok and not m.on_gpu for m in measurements)
@@ -62,7 +62,7 @@ def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
 
 
 def form_name(form: Form) -> str:
-    """The copies that a call includes: `resident on the GPU`, `copied in and out on every call, pinned`."""
+    """How the GPU is called in a form: `resident on the GPU, calls queued`, `copied in and out on every call, pinned`."""
     words = []
     if form.as_written:
         words.append("as written, a @ b")

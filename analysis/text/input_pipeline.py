@@ -43,7 +43,7 @@ def laws(measurements: Measurements) -> Table:
     sample and a byte, as fitted.
     """
     rows = [_law_cells(law) for law in pipeline_costs.fits(measurements)]
-    return Table("device | way | samples as | a call | a sample | bandwidth | within | sizes", rows, 3)
+    return Table("device | way | samples as | a call | a sample | bandwidth | within | sizes", rows, left=3)
 
 
 def _law_cells(law: PipelineCost) -> tuple[str, ...]:

@@ -25,7 +25,9 @@ LAYERS_MOST = 12  # layers in a table of a terminal; the others are summed up
 
 
 def lines(measurements: Measurements, machine: Machine | None = None) -> list[str]:
-    """The crossovers in sentences, then for each training the table of its step."""
+    """Sentences on the batch from which the GPU wins a layer, then for each training the sum of its layers beside its step, as
+    a table and sentences.
+    """
     text: list[str] = []
     for layer in crossovers(measurements, machine):
         text += crossover(layer.answer, f"{layer.layer} {layer.direction}")
@@ -42,7 +44,7 @@ def sum_lines(one: LayerSum) -> list[str]:
 
 
 def head(one: LayerSum) -> str:
-    """The step in a sentence."""
+    """The sentence above the table: the training, its device, its measured step, and whether that was compiled."""
     return say(
         SENTENCES["step"],
         training=subject(one.training),
@@ -53,7 +55,9 @@ def head(one: LayerSum) -> str:
 
 
 def table(one: LayerSum) -> Table:
-    """The layers, the longest first, and the parts around them, with their shares of the step."""
+    """The table of one training: its layers by their time in a step, the longest first (LAYERS_MOST at most), then their sum,
+    the parts of a step beside the layers, and the rest. Each has its share of the step.
+    """
     rows = []
     ordered = sorted(one.layers, key=lambda layer: -layer.seconds.value)
     for layer in ordered[:LAYERS_MOST]:
@@ -72,7 +76,7 @@ def table(one: LayerSum) -> Table:
     rows.append(("layers and parts", "", "", "", *_both(one.explained, one)))
     remainder = "in no part" if one.remainder.value >= 0 else "overlap and fusion"
     rows.append((remainder, "", "", "", *_both(one.remainder, one)))
-    return Table("part | kind | forward ms | backward ms | ms | of the step", rows, 2, least="kind")
+    return Table("part | kind | forward ms | backward ms | ms | of the step", rows, left=2, least="kind")
 
 
 def _both(seconds: Estimate, one: LayerSum) -> tuple[str, str]:
@@ -84,7 +88,9 @@ def _milliseconds(seconds: Estimate | None) -> str:
 
 
 def sentences(one: LayerSum) -> list[str]:
-    """What layers and parts come to, and what is not in them."""
+    """A paragraph under the table: the share of the step that layers and parts explain, by how much they miss it and why, and
+    layers that were not timed.
+    """
     explained = one.explained
     text = [say(SENTENCES["explained"], explained=explained, share=share(explained.value / one.step.value))]
     rest = one.remainder.value

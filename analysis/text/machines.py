@@ -67,7 +67,7 @@ def name(device: Device) -> str:
 
 
 def finding(deviation: Deviation) -> str:
-    """`gpu-3 of node-7: 6.1 % [5.8, 6.2] below its baseline in HBM read, clock held at 1.4 GHz`"""
+    """A device's loss in words: `gpu-3 of node-7: 6.1 % [5.8, 6.2] below its baseline in HBM read, clock held at 1.4 GHz`."""
     return say(
         _SENTENCES["finding"],
         device=name(deviation.device),
@@ -79,7 +79,9 @@ def finding(deviation: Deviation) -> str:
 
 
 def lines(judgment: FleetJudgment, verbose: bool = False) -> list[str]:
-    """All sentences on a fleet, the largest loss first. `verbose`: findings on healthy devices too."""
+    """The sentences on a fleet: slow devices, the largest loss first, devices that lost rows, how many devices are fine, and
+    those that could not be judged. verbose: also what was found of healthy devices.
+    """
     sentences = [finding(deviation) for deviation in judgment.flagged]
     sentences += broken(judgment)
     judged = {id(deviation.device) for deviation in judgment.findings}

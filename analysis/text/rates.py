@@ -144,8 +144,8 @@ def roof_sentences(roofs: Roofs) -> list[str]:
 def trouble_sentence(rows: Measurements, roofs: Roofs, machine: Machine | None) -> str:
     """Failed rows, wrong answers and impossible rates, a sentence each; "" when there are none.
 
-    A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a
-    leaner one: that is no error, and their flag says it.
+    A virtual CPU gets more or less of its host's time from minute to minute, so a row may pass a roof that was measured when it
+    got less. That is no error; the row's flag says it.
     """
     is_virtual = machine is not None and machine.virtual
     by_kind: dict[str, list[Measurement]] = {"failed": [], "wrong": [], "above": []}

@@ -264,7 +264,9 @@ def crossing(a: Answer) -> str:
 
 
 def _sure_sizes(a: Answer) -> str:
-    """The sizes with a certain winner among others that can't be told: `the GPU surely wins from n = 512`."""
+    """The sizes with a certain winner, of an answer that has sizes without one but no crossing: `the GPU surely wins from n
+    = 512`.
+    """
     name = a.family.size_name
     sure = [point for point in a.points if point.sign]
     if not sure:

@@ -36,7 +36,9 @@ def lines(rows: Measurements) -> list[str]:
 
 
 def copy_lines(rows: Measurements) -> list[str]:
-    """The bandwidth of the slowest and the fastest pair, or why there are no direct copies."""
+    """Sentences on copies from GPU to GPU: the bandwidth of the slowest and the fastest pair at the largest size, and why there
+    are no direct copies where the GPUs refuse them.
+    """
     direct = [m for m in rows if isinstance(m.problem, PeerCopy) and m.variant == "direct"]
     refusals = dict.fromkeys(m.reason for m in direct if m.status == "skipped")
     sentences = [say(_SENTENCES["refused"], why=why) for why in refusals]

@@ -266,7 +266,9 @@ def _is_small(a: Answer) -> bool:
 
 
 def _parts(profile: Profile) -> str | None:
-    """The largest parts of a GPU step of the first article's training, as an explanation has them; None where it lacks rows."""
+    """The largest parts of the predicted GPU step of the first article's training, in words; None where rows for it are
+    missing.
+    """
     network = networks.find(_FIRST)
     request = Request(Training(network.name, network.batch, network.samples, network.epochs))
     try:

@@ -122,7 +122,7 @@ def small(trainings: "list[tuple[Setup, tuple[Pair, ...]]]", budgets: "list[Budg
             name="small-dataset",
             title="Small data sets: seconds of the whole training by samples",
             views=views,
-            numbers=Table(heads, rows, 3),
+            numbers=Table(heads, rows, left=3),
             picture="small-dataset.svg",
             chooses="Training",
         )

@@ -216,7 +216,7 @@ def _numbers(material: Material) -> Table:
             times = [gpu.get((precision, form, n), "-") for form in _FORMS]
             rows.append((precision, n, crossings.side_name(side), seconds(side.seconds.value), *times))
     forms = [f"GPU, {_SHORT[form]}" for form in _FORMS]
-    return Table(("precision", "n", "fastest on the CPU", "CPU", *forms), rows, 3, forms)
+    return Table(("precision", "n", "fastest on the CPU", "CPU", *forms), rows, left=3, optional=forms)
 
 
 def answered(answers: Iterable[Answer]) -> list[Answer]:

@@ -48,7 +48,7 @@ def pipeline_chart(measurements: Measurements) -> list[Chart]:
             name="feeding",
             title=input_pipeline.CHART,
             views=views,
-            numbers=Table("device | way | type | samples | bytes | measured | by the law | off by", cells, 3),
+            numbers=Table("device | way | type | samples | bytes | measured | by the law | off by", cells, left=3),
             picture="feeding.svg",
             chooses="Device and type",
         )

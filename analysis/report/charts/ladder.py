@@ -34,7 +34,7 @@ def ladder_chart(ladders: Sequence[Ladder], op: str) -> list[Chart]:
             name=name,
             title=_TITLES[op],
             views=views,
-            numbers=Table(f"ladder | problem | {ladder.HEADS}", rows, 3, ladder.SHARES),
+            numbers=Table(f"ladder | problem | {ladder.HEADS}", rows, left=3, optional=ladder.SHARES),
             picture=f"{name}.svg",
             chooses="Device and arithmetic",
         )
@@ -69,7 +69,7 @@ def _view(one: Ladder, problem: Problem) -> View:
 
 
 def _shares(step: RungStep) -> str:
-    """`104 GFLOP/s, 103 % of the library, 90 % of the peak`."""
+    """What stands at the end of a kernel's bar: `104 GFLOP/s, 103 % of the library, 90 % of the peak`."""
     words = [flops_rate(step.problem.flops / step.seconds.value)]
     if step.library_share:
         words.append(f"{percent(step.library_share.value)} of the library")

@@ -160,11 +160,13 @@ def _numbers(study: Layers) -> tuple[Table, str]:
         rows.append((*layer, *cells, _kernel_words(fastest)))
     shape = "HxWxC:KxRxS" if study.op == "conv" else "MxNxK"
     heads = ("layer", shape, "direction", "precision", "batch", "multiples of", *sides, "fastest")
-    return Table(heads, rows, 4, ("layer", "multiples of")), mark_note(judgments)
+    return Table(heads, rows, left=4, optional=("layer", "multiples of")), mark_note(judgments)
 
 
 def _sorted_sides(best: dict[Problem, dict[str, Measurement]]) -> list[str]:
-    """The sides of all problems: libraries before frameworks, the CPU before the GPU."""
+    """The sides (a backend or framework on a device) that any problem has a row of: libraries before frameworks, the CPU before
+    the GPU. best: problem -> side -> its fastest row.
+    """
     rows: dict[str, Measurement] = {}
     for by_side in best.values():
         rows.update(by_side)
@@ -194,17 +196,21 @@ def _kernel_words(row: Measurement) -> str:
 
 
 def _cell(row: Measurement, judged: Judged) -> str:
-    """`3.22 ms, 144 GFLOP/s, 32.1 %`: the latency of a call, the rate and its share of the roof, both on the device's clock if
-    it has one; of a framework with its execution."""
+    """A row in a cell: `3.22 ms, 144 GFLOP/s, 32.1 %`. These are the time until a call has ended for the host, the rate and its
+    share of the roof, both on the device's clock if it has one. A framework's row begins with how it was executed (jit,
+    function).
+    """
     execution = f"{row.variant} " if layers.framework_of(row) else ""
     share = f", {judged.share}" if judged.fraction else ""
     return f"{execution}{seconds(layers.waited(row))}, {rate(row)}{share}"
 
 
 def _roofs_over(rows: Iterable[Measurement], study: Layers) -> dict[str, float]:
-    """CPU, GPU -> the FLOP/s that the roofs allow for the fastest library row on it."""
+    """Device in words (CPU, GPU) -> the FLOP/s that the roofs allow for its fastest row by a library. rows: all of one
+    problem.
+    """
     roofs: dict[str, float] = {}
-    for row in sorted(rows, key=call_s, reverse=True):
+    for row in sorted(rows, key=call_s, reverse=True):  # the fastest comes last and stays
         judged = judge(row, study.roofs)
         if judged.fraction and not layers.framework_of(row):
             roofs[labels.device(row.device)] = row.problem.flops / quick_seconds(row) / judged.fraction.value

@@ -52,7 +52,7 @@ def memory(material: Material) -> list[Chart]:
             name="memory",
             title="Memory: bandwidth by working set",
             views=[view],
-            numbers=Table("device | operation | working set | bandwidth | fastest there", rows, 2),
+            numbers=Table("device | operation | working set | bandwidth | fastest there", rows, left=2),
             picture="memory.svg",
         )
     ]

@@ -94,7 +94,7 @@ def _colored(view: View, colors: dict[str, str]) -> View:
 
 
 def _merged_numbers(parts: list[RunChart]) -> Table:
-    """The rows of all runs, each after its run's letter."""
+    """The tables of several runs as one: each row after its run's letter, with a dash in columns that its run does not have."""
     heads: dict[str, None] = {}
     for part in parts:
         heads.update(dict.fromkeys(part.chart.numbers.heads))
@@ -104,7 +104,7 @@ def _merged_numbers(parts: list[RunChart]) -> Table:
         for row in numbers.rows:
             cells = dict(zip(numbers.heads, row, strict=True))
             rows.append((part.letter, *(cells.get(head, "-") for head in heads)))
-    return Table(["run", *heads], rows, 3)
+    return Table(["run", *heads], rows, left=3)
 
 
 def _lettered(view: View, number: int, letter: str) -> View:

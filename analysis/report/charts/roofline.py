@@ -66,7 +66,7 @@ def chart(measurements: Measurements, roofs: Roofs) -> list[Chart]:
             name="roofline",
             title="Roofline: how far from the hardware's limit",
             views=views,
-            numbers=Table(PRODUCTS, [row.cells for row in rows], 3, "threads | flag"),
+            numbers=Table(PRODUCTS, [row.cells for row in rows], left=3, optional="threads | flag"),
             picture="roofline.svg",
             chooses="Points",
             note=mark_note(row.judged for row in rows),
@@ -111,7 +111,7 @@ def _intensity(row: Measurement) -> float:
 
 
 def products(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
-    """The fastest resident square product of each device, precision and size."""
+    """The fastest square product with resident data of each device, precision and size, against its roof."""
     rows = []
     for (device, precision), path in best_resident(measurements).items():
         for n, m in path.items():
@@ -121,7 +121,7 @@ def products(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
 
 
 def layer_rows(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
-    """Rows of convolutions and dense layers."""
+    """Rows of convolutions and dense layers with their layers' names, against their roofs."""
     rows = []
     for m in measurements:
         name = (m.device, answers.family_name(batch_family(m.problem)), f"batch {layers.size_of(m.problem)}")
@@ -271,7 +271,9 @@ def _level_traces(roofs: list[Roof], low: float, high: float) -> list[Trace]:
 
 
 def _ridge(roofs: list[Roof], flops: float) -> str:
-    """Where an arithmetic roof meets the memory's, in words; "" without a roof of the memory."""
+    """`, ridge at 12 FLOP per byte`: where an arithmetic roof of so many FLOP/s meets the slope of the fastest memory; ""
+    without one.
+    """
     memory = _by_rate(roofs, "memory")
     if not memory:
         return ""
@@ -450,7 +452,7 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
             name="rates",
             title="Rate of every kernel, by size",
             views=views,
-            numbers=Table("precision | kernel | on the | n | threads | rate | of its roof", rows, 3),
+            numbers=Table("precision | kernel | on the | n | threads | rate | of its roof", rows, left=3),
             picture="rates.svg",
             chooses="Precision",
             note=mark_note(judgments),

@@ -400,7 +400,7 @@ def save(figure: "Figure", path: "str | os.PathLike") -> pathlib.Path:
 
 
 def shortened(svg: bytes) -> bytes:
-    """The picture with coordinates to a hundredth of a point and without indentation, which is a sixth smaller."""
+    """The SVG with coordinates rounded to hundredths of a point and without indentation, which makes it a sixth smaller."""
     for prefix, address in _NAMESPACES.items():
         ElementTree.register_namespace(prefix, address)
     picture = ElementTree.fromstring(svg)

@@ -85,7 +85,7 @@ def numbers(budgets: list[Budget]) -> Table:
     names.sort(key=lambda name: name == WORDS[HIDDEN])
     heads = (*names, "not explained", "losses", "flags")
     rows = [_cells(one, names) for one in budgets]
-    return Table(("training", "device", "a step", "±", *heads), rows, 2, heads)
+    return Table(("training", "device", "a step", "±", *heads), rows, left=2, optional=heads)
 
 
 def _cells(one: Budget, names: list[str]) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
             name="along",
             title="Who wins a training, along one size",
             views=views,
-            numbers=Table(heads, rows, 3),
+            numbers=Table(heads, rows, left=3),
             picture="batches.svg",
             chooses="Training",
         )

@@ -14,7 +14,9 @@ MOST = 2500  # rows that the Markdown lists
 
 
 def section(runs: list[Material]) -> list[Block]:
-    """Every row that was tried, a line each; the skipped ones by their reasons."""
+    """The section of all numbers: a table of every row that was tried, and how many were skipped for which reason. More rows
+    than MOST are left to the HTML page.
+    """
     every: list[Measurement] = []
     for run in runs:
         every += run.rows
@@ -35,7 +37,7 @@ def section(runs: list[Material]) -> list[Block]:
 
 
 def _sentences(tried: list[Measurement]) -> list[str]:
-    """What the times of launches in one row and of concurrent trainings mean, where the page has such rows."""
+    """Sentences that explain times that mean something else: of rows of several launches, and of trainings at the same time."""
     sentences = []
     several_launches = [m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1]
     if several_launches:

@@ -20,7 +20,9 @@ def section(runs: "list[Material]") -> list[Block]:
 
 
 def _pair(old: Material, new: Material) -> list[Block]:
-    """The heading, sentences and table of common rows of one run against another."""
+    """One run beside another: a heading, sentences on the fastest products and on what differs, and a table of the rows that both
+    have.
+    """
     compared = comparison.comparison(old.analysis.loaded, new.analysis.loaded)
     best = machines.best(old.rows, new.rows, (old.name, new.name), new.analysis.machine)
     items = [ListItem(text=sentence) for sentence in best]

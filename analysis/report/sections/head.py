@@ -71,7 +71,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head(material: Material) -> Head:
-    """The head of a page or of one run's part of it."""
+    """The facts of a run, for the top of its page or of its part of one."""
     loaded = material.analysis.loaded
     run = loaded.last
     noisy_rows, timed_rows = noisy(material.rows)

@@ -43,7 +43,9 @@ class LayerLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def section(run: Material) -> list[Block]:
-    """The section; [] without rows of layers."""
+    """The section on single layers of a model: what a call of each takes, from which batch the GPU wins it, and their sum
+    beside the training step; [] without rows of layers.
+    """
     rows = [m for m in run.rows if m.problem.op == "layer"]
     if not rows:
         return []
@@ -117,7 +119,7 @@ def _table(lines: list[LayerLine]) -> Table:
                 line.bound_by or "-",
             )
         )
-    return Table(_HEADS, rows, 4, "dW | dX | both gradients | of its roof | bound by", last=True)
+    return Table(_HEADS, rows, left=4, optional="dW | dX | both gradients | of its roof | bound by", last=True)
 
 
 def _crossovers(run: Material) -> list[Block]:
@@ -127,7 +129,7 @@ def _crossovers(run: Material) -> list[Block]:
         batches = f"{one.answer.low_n}..{one.answer.high_n}"
         rows.append((one.model or "-", one.layer, one.direction, batches, crossings.verdict_words(one.answer)))
     heads = "model | layer | direction | batches | winner"
-    return titled("From which batch the GPU wins a layer", Table(heads, rows, 3, "model", last=True))
+    return titled("From which batch the GPU wins a layer", Table(heads, rows, left=3, optional="model", last=True))
 
 
 def _sums(run: Material) -> list[Block]:

@@ -22,7 +22,9 @@ _TIMES = "slowdown, median"
 
 
 def section(operation: Layers) -> list[Block]:
-    """The section: where the GPU wins, and the effect of frameworks, cold caches and precisions; [] without rows."""
+    """The section on the layers of an operation: rates, their sum in a step, where the GPU wins, and what frameworks, cold
+    caches and precisions cost or gain; [] without rows.
+    """
     if not operation.rows:
         return []
     sentences = [*layers.rate_sentences(operation.rows, operation.op, operation.roofs), *operation.won]
@@ -37,7 +39,9 @@ def section(operation: Layers) -> list[Block]:
 
 
 def _totals_table(operation: Layers) -> list[Block]:
-    """The summed times of a step's layers, a line a network, batch and precision."""
+    """A table of the summed times of all layers of a network's step on each device, a line a network, batch and precision; []
+    without a sum.
+    """
     totals = [(model, total) for model, total in operation.totals if total.seconds]
     if not totals:
         return []

@@ -51,7 +51,9 @@ def _measured(lines: str, measurements: Measurements) -> list[str]:
 
 
 def how_section(loaded: Loaded) -> list[Block]:
-    """Checks, stop reasons, flags, software and limits of what was measured."""
+    """A list on how the rows were measured: statuses, checks of their answers, why sampling stopped, flags, software, and what
+    holds for the operations among them.
+    """
     rows = loaded.measurements
     stop_reasons: Counter[str] = Counter()
     flags: Counter[str] = Counter()

@@ -86,7 +86,7 @@ def _sums(measurements: Measurements) -> list[Block]:
 
 
 def _at_once(measurements: Measurements) -> list[Block]:
-    """A table of the same work on one GPU alone and on all at once, a line a GPU."""
+    """A table of how much slower the same work is on each GPU while all GPUs do it, a line a kind of work and GPU."""
     rows = []
     for alone, together, ratio in slowdowns(measurements):
         alone_s = median_of(alone.on("host-latency"))

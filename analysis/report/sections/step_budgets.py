@@ -41,7 +41,9 @@ def _sources(budgets: list[Budget]) -> list[Block]:
 
 
 def missing(budgets: list[Budget]) -> list[Block]:
-    """A sentence: how many training rows lack which parts; then a list of the commands that measure these."""
+    """A sentence on how many training rows lack which parts of their step, and a list of the commands that measure these; []
+    where no row lacks any.
+    """
     lacking = [step for step in budgets if step.missing]
     if not lacking:
         return []

@@ -26,7 +26,7 @@ def table(changes: Sequence[Finding]) -> Table:
         notes = [change.numbers["note"], "then the GPU wins" if change.numbers["gpu_wins"] else ""]
         saving = say(_TEMPLATES["saves"], saved=change.numbers["saved"])
         rows.append((f"{number}. {change.subject}", saving, ", ".join(note for note in notes if note)))
-    return Table(_HEADS, rows, 3)
+    return Table(_HEADS, rows, left=3)
 
 
 def footer(shown: Sequence[Finding], hidden: Sequence[Finding], *, most: int, complete: bool) -> list[str]:
