@@ -12,6 +12,7 @@ import pytest
 from fake_measurements import GPU_MACHINE, answer, gpu_run, row, run, square, write
 
 from analysis import export, table
+from analysis.export import ExportPlan
 from analysis.roofline import frame
 from workloads import options, printing
 from workloads.records import Loaded, Row, Samples, Settings
@@ -139,3 +140,12 @@ def test_the_command(tmp_path, capsys):
     capsys.readouterr()
     assert export.main([str(tmp_path / "run"), str(tmp_path / "other"), "--to", "csv"]) == 2
     assert "several machines (nvidia-h200, other)" in capsys.readouterr().err
+
+
+def test_export(stored_run, tmp_path):
+    flags = export.parser().parse_args([stored_run, "--to", "csv", "-o", "rows.csv"])
+    assert ExportPlan.from_flags(flags) == ExportPlan(runs=(stored_run,), to="csv", output="rows.csv")
+    folder = export.parser().parse_args([stored_run, "--to", "bencher", "-o", str(tmp_path)])
+    with pytest.raises(options.Usage) as stop:
+        ExportPlan.from_flags(folder)
+    assert stop.value.right == f"-o {tmp_path}/rows.json"
