@@ -151,8 +151,10 @@ def clear() -> bool:
 
 
 def _device_needs(row: Row) -> dict[str, int]:
-    """Device, such as cpu or gpu:0 -> bytes that a bound row takes on it at most. For a framework's GPU the host stands, as the
-    framework does not say what is free there."""
+    """Device, such as cpu or gpu:0 -> bytes that a bound row takes on it at most.
+
+    A row that a framework computes on a GPU counts as if it took them on the host: what is free on its GPU is not known.
+    """
     on_gpu = row.on_gpu and row.backend not in FRAMEWORKS
     has_host_copy = row.mode != "resident" or row.problem.op == "transfer"
     devices = [row.device] if on_gpu else ["cpu"]

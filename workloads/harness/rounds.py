@@ -179,7 +179,8 @@ class Rounds:
         return last.visit if last.visit and last.ok else math.inf
 
     def visits(self, refine: Refine, clock: Callable[[], float], sleep: Callable[[float], None]) -> Iterator[Visit]:
-        """Yields the visits to make. The caller makes each and hands its result to `add` before it takes the next one.
+        """Yields the visits to make, which say what row is to be timed next and in which round. The caller makes each visit,
+        and hands its result to `add` before it takes the next one.
 
         refine: called after the first round until it returns no new row; new rows are visited at once and join later rounds.
         clock, sleep: time.monotonic and time.sleep, or those of a test.
@@ -239,7 +240,10 @@ class Rounds:
         return chosen
 
     def _planned(self, refine: Refine) -> Iterator[Visit]:
-        """Yields the visits of the planned rounds. After the first round `refine` may add rows, which get a first round then."""
+        """Yields the visits of the planned rounds: in each round one to every row, but none that a resumed file has.
+
+        refine: called after the first round until it returns no new row; each time the new rows get a first round of their own.
+        """
         yield from self._first_round(list(self.rows.values()))
         while added := {row.key: row for row in refine(self.measurements) if row.key not in self.rows}:
             self.rows |= added

@@ -347,11 +347,11 @@ class GpuWatch:
         """Values and flags of all visits so far; called at the end of a visit."""
         self.before_block()
         self._elapsed_s += self._now() - self._begin_s
-        for flag, seconds in self._slowed_s().items():
-            in_visit = seconds - self._slowed_before_s.get(flag, seconds)
-            self._slowed_by_flag_s[flag] = self._slowed_by_flag_s.get(flag, 0.0) + in_visit
-        for flag, seconds in self._slowed_by_flag_s.items():
-            if seconds > TOLERANCE * self._elapsed_s:
+        for flag, slowed_s in self._slowed_s().items():  # the driver's counters, which began long before
+            in_visit_s = slowed_s - self._slowed_before_s.get(flag, slowed_s)
+            self._slowed_by_flag_s[flag] = self._slowed_by_flag_s.get(flag, 0.0) + in_visit_s
+        for flag, slowed_s in self._slowed_by_flag_s.items():
+            if slowed_s > TOLERANCE * self._elapsed_s:
                 self._flags.add(flag)
         if uneven(self._clocks):
             self._flags.add("gpu-clock")

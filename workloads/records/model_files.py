@@ -364,8 +364,10 @@ def _line_at_fault(error: SyntaxError) -> str:
 
 
 def _missing_in_module(module: str, function: str) -> str:
-    """Why a module (a dotted name) has no function of this name, in words, by its source; "" where it may have it. Nothing is
-    imported: the parts of the dotted name are looked for one below the other."""
+    """Why a module (a dotted name) has no function of this name, in words; "" where its source has the name, or may create it.
+
+    Nothing is imported: the parts of the dotted name are looked for one below the other.
+    """
     parent: ModuleSpec | None = None
     name = ""
     for part in module.split("."):

@@ -121,8 +121,8 @@ def result_file(path: str | os.PathLike) -> ResultFile:
 
 
 def _files_with_rows(run: str | os.PathLike) -> list[ResultFile]:
-    """The decoded files of RUN. Files of another schema are left out with a warning on stderr, as long as one file can be
-    read.
+    """The decoded result files of a run, which is named as `files_of` takes it: by a file, a folder or a saved name. Files of
+    another schema (version of the format) are left out with a warning on stderr, as long as one file can be read.
 
     Raises: FileNotFoundError when it has no result file; NoRows when its files have no row; OtherSchema where every file is of
     another schema.
