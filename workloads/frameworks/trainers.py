@@ -229,7 +229,9 @@ def use_tf32(row: Row) -> None:
             import jax
 
             jax.config.update("jax_enable_x64", False)
-            precision = ("tensorfloat32" if allowed else "highest") if row.on_gpu else None
+            precision = None  # JAX's own choice, which on a CPU is float32
+            if row.on_gpu:
+                precision = "tensorfloat32" if allowed else "highest"
             jax.config.update("jax_default_matmul_precision", precision)
         case "torch":
             import torch

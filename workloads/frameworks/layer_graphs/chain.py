@@ -276,8 +276,10 @@ def longer_by(call_s: float, most: int = _MOST) -> int:
 def slope_samples(short: timing.Take, long: timing.Take, *, longer: int, limits: Limits, before: Callable) -> Samples:
     """Seconds of a call, one sample a visit: (median of the long chain's seconds - median of the short one's) / `longer`.
 
-    short, long: clocks of both chains; each gives the seconds of n runs of its chain. longer: how many calls more the long chain
-    has. before: called before each visit. A visit whose difference is not above 0 is lost in noise and left out.
+    A visit is a round of timing, limits.visit_s seconds long; other rows may be timed between two of them. Both chains run in
+    turn within one. short, long: clocks of both chains; each gives the seconds of n runs of its chain. longer: how many calls
+    more the long chain has. before: called before each visit. A visit whose difference is not above 0 is lost in noise and left
+    out.
     Raises: Broken where fewer than three visits are left.
     """
     pair_s = max(1e-9, short(1) + long(1))
@@ -292,7 +294,8 @@ def slope_samples(short: timing.Take, long: timing.Take, *, longer: int, limits:
         for _ in range(_PAIRS):
             shorts.append(short(chains) / chains)
             longs.append(long(chains) / chains)
-            if sum(shorts) + sum(longs) > timing.OVERTIME * limits.visit_s:
+            is_late = sum(shorts) + sum(longs) > timing.OVERTIME * limits.visit_s  # on a busy host
+            if is_late:
                 break
         call_s = (statistics.median(longs) - statistics.median(shorts)) / longer
         if call_s > 0:

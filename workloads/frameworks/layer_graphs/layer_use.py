@@ -382,8 +382,9 @@ def _depending_on_weights(graph: "FuncGraph", model: "keras.Model") -> set[str]:
     Only what such an operation gives to a layer needs a gradient.
     """
     handles = {id(variable.value.handle) for variable in model.trainable_variables}
-    learned = {placeholder.op.name for source, placeholder in graph.captures if id(source) in handles}
-    for operation in graph.get_operations():
+    # A variable outside of the graph is a placeholder in it.
+    learned = {placeholder.op.name for variable, placeholder in graph.captures if id(variable) in handles}
+    for operation in graph.get_operations():  # in the order of their tracing: after those that they take tensors of
         if any(tensor.op.name in learned for tensor in operation.inputs):
             learned.add(operation.name)
     return learned

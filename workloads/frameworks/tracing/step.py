@@ -93,7 +93,8 @@ def require_vocabularies(model: "keras.Model") -> None:
 
 
 def network_of(model: "keras.Model", name: str, step: TracedStep) -> Network:
-    """The Network that describes a user's compiled model by its traced step and by no list of layers."""
+    """The Network that describes a user's compiled model by its traced step and by no list of layers. Its seed and
+    number of classes, which only networks of articles have, say nothing."""
     optimizer = next(_optimizers(model), None)
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # mixed_float16 wraps it to scale the loss
     policies = {layer.dtype_policy.name for layer in model._flatten_layers() if hasattr(layer, "dtype_policy")}

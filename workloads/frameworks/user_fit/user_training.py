@@ -24,7 +24,8 @@ def is_general(row: Row, model: Any) -> bool:
     """
     import keras
 
-    if row.keras.data != "synthetic" or row.keras.length > 1:
+    has_length = row.keras.length > 1  # 1 stands for none
+    if row.keras.data != "synthetic" or has_length:
         return True
     inputs: Sequence[Any] = getattr(model, "inputs", None) or ()
     outputs: Sequence[Any] = getattr(model, "outputs", None) or ()
@@ -70,7 +71,8 @@ def candidates(row: Row, model: Any, samples: int, seed: int) -> Iterator[tuple[
         inputs, data, parts = step_inputs.from_data(row.keras.data, batch)
         yield CutData(fit_arguments(parts, batch), data=data, batch=batch), inputs
         return
-    length = row.keras.length if row.keras.length > 1 else 0
+    has_length = row.keras.length > 1  # 1 stands for none
+    length = row.keras.length if has_length else 0
     for inputs in step_inputs.synthetic(model, name, batch, length):
         parts = synthetic_samples(model, inputs, samples, seed)
         yield CutData(fit_arguments(parts, batch), data=fit_data(parts, batch), batch=batch), inputs
