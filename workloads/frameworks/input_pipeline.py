@@ -86,6 +86,7 @@ def _batches_class() -> type:
 
     class Batches(keras.utils.PyDataset):
         def __init__(self, pipeline: Pipeline, samples: int):
+            """samples: how many of the pipeline's first samples an epoch has."""
             super().__init__()
             self._pipeline = pipeline
             self._samples = samples

@@ -199,6 +199,7 @@ def _step_function_on_shuffled(step: Callable) -> Callable:
     def step_on_shuffled(
         state: State, order: SampleOrder, x: "jax.Array", y: "jax.Array", count: int
     ) -> "tuple[State, SampleOrder, jax.Array]":
+        """A step over the next `count` samples of the order; x and y have all samples."""
         batch = jax.lax.dynamic_slice(order.indices, (order.taken,), (count,))
         state, loss = step(state, x[batch], y[batch])
         return state, order._replace(taken=order.taken + count), loss

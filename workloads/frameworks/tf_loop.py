@@ -166,6 +166,7 @@ def _epoch_function(model: "keras.Model", batch: int, *, shuffle: bool) -> Calla
     def epoch(
         x: "tf.Tensor", y: "tf.Tensor", permutation: "tf.Tensor", first: "tf.Tensor", steps: "tf.Tensor", last: int
     ) -> "dict[str, tf.Tensor]":
+        """Trains whole batches from step `first` on, then a batch of `last` samples if that is not 0; the model's metrics."""
         model.reset_metrics()
 
         def train(step: "tf.Tensor", count: int) -> "tuple[tf.Tensor]":

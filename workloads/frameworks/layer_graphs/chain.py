@@ -101,6 +101,7 @@ def _chain_of_operations(function: Callable, copies: "Sequence[Sequence[tf.Tenso
 
     @tensorflow.function(autograph=False)
     def chain(argument_lists: "list[list[tf.Tensor]]") -> None:
+        """All calls; each takes one of the lists of arguments, one list after the other, and sets the variables of that list."""
         assignments: list = []  # of the results of the call before
         for number in range(count):
             copy = number % len(argument_lists)
@@ -136,6 +137,8 @@ def _xla_linked_calls(function: Callable, arguments: "Sequence[tf.Tensor]", coun
     def linked(
         tensors: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor", iterations: "tf.Tensor"
     ) -> "list[tf.Tensor]":
+        """All calls with a loop after each; the results of the last one. zero, index: as in _depending_on."""
+
         def link(iteration: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
             """The body of the loop after a call: makes the next call's arguments depend on this call's results."""
             return iteration + 1, _depending_on(values, tensors, zero=zero, index=index), values
@@ -162,6 +165,8 @@ def _xla_loop(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) 
     def loop(
         tensors: "list[tf.Tensor]", values: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor"
     ) -> "list[tf.Tensor]":
+        """All calls but the one whose results are `values`; the results of the last one. zero, index: as in _depending_on."""
+
         def one_call(number: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
             """The body of the loop: one call, with arguments that depend on the results `values` of the call before."""
             changed = _depending_on(values, tensors, zero=zero, index=index)

@@ -341,6 +341,8 @@ def _recording(model: "keras.Model", recorded: list[RecordedCall]) -> Iterator[N
 
         @functools.wraps(call)
         def recorder(*args: Any, **keywords: Any) -> Any:
+            """Records the call with the path of the layer, then makes it; a model's call is only made, with its name in the
+            path."""
             nonlocal inside_layer
             if inside_layer:
                 return call(*args, **keywords)  # a part of a layer that has been recorded

@@ -130,6 +130,7 @@ def _specs(batch: Any) -> Any:
     import tensorflow
 
     def spec(tensor: "tf.Tensor | None") -> "tf.TypeSpec | None":
+        """The spec of one tensor of the batch."""
         if isinstance(tensor, tensorflow.RaggedTensor):
             raise Refusal(
                 "its data give ragged tensors, whose sizes differ by sample", change="pad them with to_tensor()"

@@ -126,6 +126,7 @@ class SharedGenerator:
     """A user's generator of batches, from which several fits take one after the other: it cannot begin anew."""
 
     def __init__(self, generator: Iterator):
+        """generator: the user's, which yields batches."""
         self._generator = generator
         self._lock = threading.Lock()  # TensorFlow's threads of an earlier fit may still ask for a batch
         self._taken = 0

@@ -21,6 +21,7 @@ class SideEffectsHook:
     """
 
     def __init__(self) -> None:
+        #: Paths of files that were opened for writing, in their order.
         self._paths: dict[str, None] = {}
         self._slept_s = 0.0
         self._is_noting = True
