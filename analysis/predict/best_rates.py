@@ -17,8 +17,8 @@ _NEAR = 2
 
 
 def best_rate(profile: Profile, device: str, op: str, is_counted: Callable[[Problem], bool]) -> float | None:
-    """The highest rate of the counted problems: FLOPs a second of products, bytes a second of passes. It is taken on a GPU's
-    own clock where there is one, else from waited calls; None without rows."""
+    """The highest measured rate of an operation's problems that `is_counted` accepts: FLOPs a second of "matmul" and "conv",
+    bytes a second of "stream". By the GPU's own clock if there are samples of it, else by waited calls; None without rows."""
     best = None
     for row in profile.rows.get((op, device), ()):
         samples = row.on("device") or row.on("host-latency")
@@ -29,8 +29,9 @@ def best_rate(profile: Profile, device: str, op: str, is_counted: Callable[[Prob
 
 
 def bandwidth_beyond_caches(profile: Profile, device: str, nbytes: float) -> float | None:
-    """Bytes a second of passes over arrays of so many bytes together, if these are larger than the last cache; None if not, or
-    if no such pass was measured. Rows a few times as large as the cache come first: smaller ones still have a part in it."""
+    """Bytes a second of the memory, if arrays of so many bytes together are larger than the last cache; None if they are not, or
+    no such pass was measured. Rows several times as large as the cache are preferred, as a part of smaller arrays is still in
+    it."""
     caches = memory_levels.levels(profile.machine, device)
     if not caches:
         return None
@@ -44,8 +45,8 @@ def bandwidth_beyond_caches(profile: Profile, device: str, nbytes: float) -> flo
 
 
 def least_seconds(profile: Profile, problem: Problem, device: str) -> float:
-    """A lower bound in seconds of a kernel, at the best measured rate: of a product that of any kind of its type, of a pass
-    that of one on about as many bytes; infinite without rows."""
+    """A lower bound of a kernel's seconds, by the best measured rate: for a matrix product or convolution the best FLOP/s of any
+    product of its type, for a pass the best bytes/s of passes of about its size; infinite without rows."""
     if isinstance(problem, Stream):
         log_bytes = round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR
         work = problem.bytes_moved * unfused_traffic(problem.operation)
@@ -58,12 +59,13 @@ def least_seconds(profile: Profile, problem: Problem, device: str) -> float:
 
 @cached_in_profile
 def _best_flops(profile: Profile, device: str, dtype: str) -> float | None:
+    """The highest measured FLOP/s of matrix products of a type on a device."""
     return best_rate(profile, device, "matmul", lambda product: product.dtype == dtype)
 
 
 @cached_in_profile
 def _best_bandwidth(profile: Profile, device: str, log_bytes: int) -> float | None:
-    """The best rate of passes on about 2^log_bytes bytes."""
+    """The highest measured bytes/s of passes over about 2^log_bytes bytes on a device."""
 
     def is_near(problem: Problem) -> bool:
         return abs(math.log2(problem.bytes_moved) - log_bytes) <= _NEAR

@@ -17,8 +17,9 @@ _NOT_THE_HOSTS = {*DEVICE, *COPYING}
 
 
 def host_factor(here: Profile, stored: Profile) -> Estimate | None:
-    """The ratio of framework overhead, this machine's host over the stored one's: the geometric mean over the constants that
-    both have, its interval from the smallest ratio to the largest; None without a common constant."""
+    """How many times as long this machine's host (`here`) takes for framework overhead as the host of a stored GPU: the geometric
+    mean of the ratios of the overhead constants that both have, with the smallest and the largest as interval. None without a
+    common one."""
     ratios = []
     for name in _HOST_CONSTANTS:
         here_s = here.constant(name, "cpu")
@@ -31,7 +32,8 @@ def host_factor(here: Profile, stored: Profile) -> Estimate | None:
 
 
 def start_factor(here: Profile, stored: Profile) -> Estimate | None:
-    """The ratio of the median import times in CPU trainings, most of a start-up; None if it was not measured on both."""
+    """The ratio of the seconds of importing TensorFlow, here over the stored machine; the import is most of a start-up. None
+    unless it was measured on both."""
     here_s = _import_s(here)
     stored_s = _import_s(stored)
     if here_s is None or stored_s is None:
@@ -40,7 +42,8 @@ def start_factor(here: Profile, stored: Profile) -> Estimate | None:
 
 
 def _import_s(profile: Profile) -> Estimate | None:
-    """Seconds of the import in CPU trainings, from the shortest to the longest; None where none measured it."""
+    """Seconds of importing the library in CPU trainings: the median, from the shortest to the longest; None if none measured
+    it."""
     seconds = []
     for training in profile.trainings:
         if not training.on_gpu and "import" in training.phases_s:
@@ -51,8 +54,8 @@ def _import_s(profile: Profile) -> Estimate | None:
 
 
 def rescaled(prediction: Prediction, factor: Estimate, start: Estimate | None = None) -> Prediction:
-    """A prediction of a stored GPU, rescaled to this machine's host. The host's seconds are multiplied by `factor`, start-up by
-    `start` if it is known. Seconds of the device and the link stay. The overlap is computed again."""
+    """A prediction for a stored GPU, as if this machine's host drove it. Seconds of the host are multiplied by `factor`, start-up
+    by `start` (None: by `factor`); seconds of the device and of copies stay. What overlaps is computed again."""
     parts = {}
     for name, seconds in prediction.parts.items():
         if name != HIDDEN:
@@ -74,7 +77,7 @@ def rescaled(prediction: Prediction, factor: Estimate, start: Estimate | None = 
 
 
 def _as_wide(seconds: Estimate, other: Estimate) -> Estimate:
-    """Seconds whose interval is widened to at least another's, in proportion."""
+    """`seconds` with an interval that is at least as wide as that of `other`, relative to the value."""
     if other.value <= 0:
         return seconds
     low = seconds.value * (other.low / other.value)
@@ -86,8 +89,9 @@ def _as_wide(seconds: Estimate, other: Estimate) -> Estimate:
 def completed(
     prediction: Prediction, stored: Prediction, factor: Estimate, start: Estimate | None = None
 ) -> Prediction:
-    """A prediction of this machine's CPU whose unknown parts are taken from the stored machine's CPU and scaled to this host.
-    The interval of these parts is widened by a factor of 2 either way."""
+    """A prediction for this machine's CPU, with start-up, compilation or epoch that were not measured here taken from `stored`,
+    the same prediction on a stored machine's CPU. They are multiplied by `factor` (start-up by `start`), and uncertain by a
+    factor of 2."""
     factors = {"start_s": start or factor, "compile_s": factor, "epoch_s": factor}
     taken = {}
     for name, scale in factors.items():

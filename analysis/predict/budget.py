@@ -127,8 +127,11 @@ def gemms(training: Measurement) -> tuple[Problem, ...]:
 
 
 def _parts(training: Measurement, profile: Profile, setup_steps: int = 0) -> list[BudgetPart]:
-    """The parts of a step, in their order. The last is the data-set setup of a fit of `setup_steps` steps, if the measured step
-    contains its share of that."""
+    """The parts of a measured training step, in their order, with predicted seconds.
+
+    setup_steps: if the measured step contains its share of the data-set setup of a fit, the number of the fit's steps, among
+    which the setup is shared; else 0.
+    """
     problem = training.problem
     on_gpu = training.settings.on_gpu
     names = [name for name in PARTS if name != HIDDEN and (on_gpu or name not in TRANSFERS)]
@@ -155,7 +158,7 @@ def _parts(training: Measurement, profile: Profile, setup_steps: int = 0) -> lis
 
 
 def _lacking_part(name: str, step_components: Components, seconds: Estimate | None) -> BudgetPart:
-    """A part that the profile has too few rows for; `seconds`: of its other operations."""
+    """A part for which the profile lacks some or all rows. seconds: those of its operations that have rows."""
     lacking = step_components.lacking[name]
     if seconds and seconds.value:
         return BudgetPart(name=name, seconds=seconds, why=f"in part: the profile has {lacking.what}", partial=True)
@@ -164,7 +167,7 @@ def _lacking_part(name: str, step_components: Components, seconds: Estimate | No
 
 
 def _why(name: str, step_components: Components) -> str:
-    """Where a part's seconds come from, in words."""
+    """Where the seconds of a part come from, in words."""
     if name == "launches":
         issued = "operations of the graph" if step_components.execution == OP_BY_OP else "kernels"
         return f"{issued} beyond those of that small model"
@@ -193,9 +196,10 @@ _PARTS_OF_STEP = {
 
 
 def job_parts(cost: TrainingCost, epochs: int, steps: int, step_budget: Budget | None) -> dict[str, float]:
-    """Seconds of each part of a whole training of `epochs` epochs of `steps` steps; they add up.
+    """Part of JOB_PARTS -> seconds of a whole training of `epochs` epochs of `steps` steps, start-up and compilation included;
+    they add up to the whole.
 
-    step_budget: the budget of its row; without one the steps are not explained.
+    step_budget: the parts of a step; without it the seconds of steps are all REST ("not explained").
     """
     whole = costs.parts(cost, epochs, steps)
     seconds = {

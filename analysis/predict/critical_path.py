@@ -35,7 +35,8 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def critical_path(kernels: Sequence[TimedKernel], profile: Profile, device: str) -> Path:
-    """The critical path through the kernels of a step."""
+    """The longest chain of a step's kernels that wait for each other, and the seconds in which the device is fully busy. kernels:
+    of a step on a CPU that is not compiled."""
     overhead = operation_overhead(profile, device)
     chain = longest_chain(kernels, overhead.value if overhead else 0.0)
     names = {timed.kernel.name for timed in chain}
@@ -50,10 +51,10 @@ def critical_path(kernels: Sequence[TimedKernel], profile: Profile, device: str)
 
 
 def longest_chain(kernels: Sequence[TimedKernel], overhead_s: float) -> list[TimedKernel]:
-    """The kernels of the chain that takes longest, with `overhead_s` of dispatch for each operation.
+    """The kernels of the chain that takes longest. Each operation adds `overhead_s` of dispatch.
 
-    A step goes forward, then backward. The gradient of a layer's weights waits for the gradient of its output, the update of a
-    variable for its gradient, and nothing waits for either.
+    A step goes forward, then backward. The gradient of a layer's weights waits for the gradient of the layer's output, the update
+    of a variable for the variable's gradient; nothing waits for either.
 
     kernels: of a graph that is not compiled, forward in the order of the layers.
     """
@@ -76,6 +77,7 @@ def longest_chain(kernels: Sequence[TimedKernel], overhead_s: float) -> list[Tim
 
 
 def _stage(kernel: StepKernel) -> str:
+    """FORWARD, BACKWARD, or WEIGHTS for gradients of weights and updates of variables."""
     if kernel.part == "optimizer" or kernel.direction in ("wgrad", "bias_grad"):
         return WEIGHTS
     return BACKWARD if is_backward(kernel.direction) else FORWARD
@@ -91,4 +93,5 @@ def _variable(kernel: StepKernel) -> str:
 
 
 def _chain_seconds(chain: Sequence[TimedKernel], overhead_s: float) -> float:
+    """Seconds of a chain's kernels one after the other, with the overhead of their operations."""
     return sum(timed.seconds.value + overhead_s * timed.kernel.operations * timed.kernel.times for timed in chain)

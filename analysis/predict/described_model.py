@@ -19,7 +19,7 @@ Record = TypeVar("Record", Network, DescribedScript)
 
 
 def require(model: str) -> None:
-    """Raises Usage for a model that is not known or not there, as far as that shows without building it."""
+    """Raises Usage for a model name that is unknown, or a file that is not there. The model is not built."""
     if settings.is_user_model(model):
         model_files.require(model)
     else:
@@ -27,7 +27,7 @@ def require(model: str) -> None:
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be described."""
+    """A user's model that another process is to build and trace."""
 
     #: file.py:function or file.keras.
     model: str
@@ -35,7 +35,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     #: A function that gives the samples; "" to make them up.
     data: str = ""
-    #: The length of open sizes; 0 where none is given.
+    #: The length in place of input sizes that are None; 0 where none is given.
     length: int = 0
 
 
@@ -67,7 +67,8 @@ def described_script(script: str, arguments: Sequence[str], time_limit_s: float,
 
 
 def _answer(name: str, words: list[str], time_limit_s: float, record: type[Record]) -> Record:
-    """The record with which `python -m workloads.describe` answers.
+    """The JSON answer of `python -m workloads.describe` with these further words, decoded as a record. name: of the model, for
+    errors.
 
     Raises: as `described`.
     """

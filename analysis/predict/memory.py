@@ -48,15 +48,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fixed_bytes(network: Network) -> int:
-    """Bytes that do not grow with the batch: weights, their gradients and the optimizer's arrays."""
+    """Bytes that do not grow with the batch: weights, their gradients, and the optimizer's state."""
     optimizer_arrays = _OPTIMIZER_ARRAYS.get(network.optimizer, 2)
     trained_items = networks.trainable(network) * (1 + optimizer_arrays)
     return _ITEM * (networks.parameters(network) + trained_items)
 
 
 def batch_bytes(network: Network, dtype: str = "float32") -> int:
-    """Bytes for each sample of a batch: its input, the outputs that the backward pass needs, and two gradients as large as the
-    largest."""
+    """Bytes that each sample of a batch takes: its input, the layers' outputs, which the backward pass reads again, and two
+    gradients of the size of the largest output. dtype: of the inputs."""
     input_bytes = networks.sample_bytes(network, dtype)
     if network.traced is not None:
         written, largest = network.traced.forward_bytes()
@@ -69,8 +69,8 @@ def batch_bytes(network: Network, dtype: str = "float32") -> int:
 
 
 def data_set_bytes(network: Network, training: Training, device: str, residence: str = "") -> int:
-    """Bytes of the data set while it is trained on: Keras's copy of the NumPy arrays on the training's own device, and on the
-    CPU the arrays themselves; none on a GPU where the `residence` of the data is the host."""
+    """Bytes of the data set on the training's device: the copy that Keras's fit makes, and on the CPU also the user's own arrays.
+    0 on a GPU if the `residence` of the samples (tf.data, generator, prefetch) leaves them on the host."""
     if device != "cpu" and residence in _ON_HOST:
         return 0
     copy = training.samples * networks.sample_bytes(network, settings.dtype_in_fit(training.dtype))
@@ -81,7 +81,7 @@ def data_set_bytes(network: Network, training: Training, device: str, residence:
 
 
 def counted_bytes(network: Network, training: Training, device: str) -> float:
-    """Bytes by counting: weights, gradients and optimizer's arrays, the data set, and the batch."""
+    """Bytes of a training at its peak by counting alone: weights, gradients, optimizer, data set and batch."""
     batch = min(training.batch, training.samples) * batch_bytes(network, training.dtype)
     return float(fixed_bytes(network) + data_set_bytes(network, training, device) + batch)
 
@@ -95,10 +95,11 @@ def memory(
     machine: Machine | None = None,
     residence: str = "",
 ) -> Memory:
-    """The peak of a training on a device and the largest batch that fits.
+    """The peak memory of a training on a device, and the largest batch that fits.
 
-    The count is corrected by measured peaks of Keras's fits on the same device: the libraries take what these have beyond
-    their count.
+    Counting leaves out what libraries take. That is learned from `measurements` of Keras's fits on the same device: the median of
+    their measured peaks less their counts, if there are FEWEST. machine: gives the device's capacity. residence: where the
+    samples are, "" as in Keras's fit.
     """
     beyond_counts = _bytes_beyond_counts(measurements, device)
     libraries = NOTHING
@@ -122,7 +123,7 @@ def memory(
 
 
 def _bytes_beyond_counts(measurements: Iterable[Measurement], device: str) -> list[float]:
-    """By how many bytes measured peaks of Keras's fits of known networks on a device exceed their count."""
+    """For each measured peak of Keras's fits of known networks on a device: the peak less its count, in bytes."""
     beyond = []
     for measurement in measurements:
         if (measurement.kernel, measurement.device) != (FIT, device) or PEAK not in measurement.values:

@@ -34,7 +34,9 @@ class StepArithmetic(msgspec.Struct, frozen=True, kw_only=True):
 def step_kernels(
     network: Network, batch: int, options: Keras, *, device: str, execution: str, machine: Machine | None = None
 ) -> tuple[list[StepKernel], list[str]]:
-    """(kernels of a step under its options on a device; substitutions, in words)."""
+    """(the kernels of a training step of a network at a batch, on a device, compiled or op by op; what is priced as something
+    else, in words). They come from the network's traced step if it has one, else from its table of layers. machine: None for
+    any."""
     arithmetic = step_arithmetic(options, device, machine)
     if network.traced is None:
         works, substitutions = _table_works(network, batch, options, device=device, arithmetic=arithmetic)
@@ -52,7 +54,8 @@ def step_kernels(
 
 
 def step_arithmetic(options: Keras, device: str, machine: Machine | None = None) -> StepArithmetic:
-    """The arithmetic of a step under its options on a machine, None of any machine."""
+    """The type and arithmetic of a step's products by the Keras options. Where the machine's GPUs lack the chosen type, float32
+    takes its place. machine: None for any."""
     dtype = options.precision.removeprefix("mixed_")
     if device == "cpu":
         return StepArithmetic(dtype=dtype, tf32=False)
@@ -69,7 +72,7 @@ def step_arithmetic(options: Keras, device: str, machine: Machine | None = None)
 def _table_works(
     network: Network, batch: int, options: Keras, *, device: str, arithmetic: StepArithmetic
 ) -> tuple[list[Work], list[str]]:
-    """(operations of a step of a table's network under its options; substitutions, in words)."""
+    """(the operations of a step of a network that is known by its layers; what is priced as something else, in words)."""
     substitutions = []
     if network.optimizer not in Stream.WEIGHTS:
         substitutions.append(f"the optimizer {network.optimizer}, priced as {_PRICED_OPTIMIZER}")
@@ -86,13 +89,14 @@ def _table_works(
 
 
 def _without_cudnn(network: Network) -> Network:
-    """The network whose recurrent layers are loops, as on a CPU."""
+    """The network as a CPU runs it: its recurrent layers are loops over time steps, not one call of cuDNN."""
     layers = [msgspec.structs.replace(layer, fused=False) if layer.fused else layer for layer in network.layers]
     return msgspec.structs.replace(network, layers=tuple(layers))
 
 
 def table_kernels(works: Sequence[Work], execution: str, device: str) -> list[StepKernel]:
-    """The kernels of the operations of a table's network."""
+    """The kernels that execute these operations of a step, compiled by XLA or op by op. works: of a network known by its
+    layers."""
     if execution == COMPILED:
         return fusion.compiled(works, device)
     return fusion.op_by_op(works, device)

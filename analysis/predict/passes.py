@@ -35,8 +35,9 @@ _FEWEST_COUNTS = 3
 
 @cached_in_profile
 def pass_seconds(profile: Profile, problem: Stream, device: str, execution: str) -> Read | None:
-    """Seconds of an element-wise pass by the curve of its operation over bytes, else of a similar one, else of any pass; None
-    without rows."""
+    """Seconds of a pass over arrays (element-wise, such as relu or an optimizer's update) inside a step that runs compiled or op
+    by op; None without rows. They are interpolated by bytes between rows of its operation, else of a similar one, else of a plain
+    pass."""
     similar = [_PRICED_AS[problem.operation]] if problem.operation in _PRICED_AS else []
     for source in row_sources(device, execution, problem.op):
         for operation in (problem.operation, *similar, *_PLAIN_PASSES):
@@ -57,14 +58,16 @@ def pass_seconds(profile: Profile, problem: Stream, device: str, execution: str)
 
 @cached_in_profile
 def _curve(profile: Profile, source: str, device: str, operation: str) -> Curve | None:
+    """Seconds of an operation's passes by the bytes that they move, without the overhead of a call; None without rows of that
+    source."""
     return curve(_shapes(profile, source, device, operation), has_constant=source == LIBRARIES)
 
 
 def _shapes(profile: Profile, source: str, device: str, operation: str) -> list[MeasuredShape]:
-    """An operation's passes without the call around them.
+    """The measured passes of an operation, by bytes, without the overhead of a call around them.
 
-    Of TensorFlow's rows on a CPU those inside a graph count as they are, and larger calls less the overhead of a call. An update
-    counts as if it ran alone: a step ends with one, though those of several variables share the cores.
+    TensorFlow's rows on a CPU: those inside a graph count as they are, larger single calls less a call's overhead. An optimizer's
+    update counts as if it ran alone: a step ends with one, though the updates of several variables share the cores.
     """
     calls = fastest_by_bytes(profile, source, device, operation)
     if source == _CALL and device == "cpu" and operation not in _UPDATES:
@@ -77,11 +80,13 @@ def _shapes(profile: Profile, source: str, device: str, operation: str) -> list[
 
 
 def _as_measured(seconds_by_bytes: dict[int, float]) -> list[MeasuredShape]:
+    """Passes from bytes moved -> seconds, as they are."""
     return [measured_pass(nbytes, seconds) for nbytes, seconds in seconds_by_bytes.items()]
 
 
 def _beyond_smallest(calls: dict[int, float]) -> list[MeasuredShape]:
-    """Passes without the time of the smallest one, which is call and dispatch: the rest grows with the bytes."""
+    """Passes from single calls, bytes moved -> seconds. The time of the smallest call is taken for overhead and subtracted; the
+    rest of each is scaled up to all its bytes. Calls no longer than the smallest are left out."""
     smallest = min(calls)
     shapes = []
     for nbytes, seconds in calls.items():
@@ -92,7 +97,8 @@ def _beyond_smallest(calls: dict[int, float]) -> list[MeasuredShape]:
 
 
 def shapes_in_graph(in_graph: dict[int, float], calls: dict[int, float]) -> list[MeasuredShape]:
-    """Passes inside a graph as they are, then those of larger single calls less the overhead of a call.
+    """Passes inside a graph as they are; then those of larger single calls, less a call's overhead, which is read at the largest
+    size that was timed inside a graph.
 
     in_graph, calls: bytes moved -> seconds.
     """
@@ -110,7 +116,7 @@ def shapes_in_graph(in_graph: dict[int, float], calls: dict[int, float]) -> list
 
 
 def fastest_by_bytes(profile: Profile, source: str, device: str, operation: str) -> dict[int, float]:
-    """Bytes moved -> seconds of the fastest warm row."""
+    """Bytes moved -> seconds of an operation's fastest row of a source, with warm caches."""
     fastest: dict[int, float] = {}
     for row in profile.rows.get(("stream", device), ()):
         if row.problem.operation != operation or row.settings.cache != "warm":
@@ -124,8 +130,12 @@ def fastest_by_bytes(profile: Profile, source: str, device: str, operation: str)
 
 @cached_in_profile
 def operation_overhead(profile: Profile, device: str) -> Estimate | None:
-    """Overhead in seconds of one more operation in a graph that is not compiled: the median slope over all pairs of formulas on
-    small arrays (Theil and Sen's estimator). With fewer than three operation counts: the constant tf-op-in-function."""
+    """Seconds of overhead of one more operation in a TensorFlow graph that is not compiled; None if unknown.
+
+    It is the median slope over all pairs of measured formulas (Theil and Sen's estimator): the same small arrays pass through
+    formulas of different numbers of operations. With formulas of fewer than _FEWEST_COUNTS different numbers, it is the constant
+    tf-op-in-function, from a chain of additions.
+    """
     formulas = []
     for operation in Stream.WEIGHTS:
         calls = fastest_by_bytes(profile, _CALL, device, operation)
@@ -137,7 +147,8 @@ def operation_overhead(profile: Profile, device: str) -> Estimate | None:
 
 
 def _slopes(formulas: list[tuple[int, float]]) -> Iterable[float]:
-    """Seconds of one more operation by each pair of formulas, which are (operations, seconds)."""
+    """Seconds of one more operation, by each pair of formulas with different numbers of operations. formulas: (operations,
+    seconds)."""
     for few, short_s in formulas:
         for many, long_s in formulas:
             if many > few:

@@ -49,9 +49,9 @@ Plan = CheckPlan | PredictPlan
 
 
 def plan_of(flags: Namespace) -> Plan:
-    """The plan of a command's flags, for which nothing is built.
+    """The plan of a command's flags. No model is built yet.
 
-    Raises: options.Usage for what is not there, and for flags that ask for nothing.
+    Raises: options.Usage for a file, run or name that is not there, and for flags that ask for nothing.
     """
     if flags.check:
         return _check(flags)
@@ -65,6 +65,10 @@ def _require_runs(runs: list[str]) -> None:
 
 
 def _check(flags: Namespace) -> CheckPlan:
+    """The plan of `--check FILE RUN ...`.
+
+    Raises: options.Usage if FILE holds no predictions, or there is no RUN.
+    """
     file, *runs = flags.check
     predicted = [run for run in runs if _has_predictions(run)]
     if predicted and not _has_predictions(file):
@@ -87,6 +91,10 @@ def _has_predictions(path: str) -> bool:
 
 
 def _predict(flags: Namespace) -> PredictPlan:
+    """The plan of `--model NAME ... --profile RUN ...`.
+
+    Raises: options.Usage for a missing or wrong flag.
+    """
     try:
         _require_runs(flags.profile or [])
     except NoRun as error:
@@ -116,7 +124,8 @@ def _predict(flags: Namespace) -> PredictPlan:
 
 
 def _as_profile(error: NoRun, message: str) -> options.Usage:
-    """The error for a profile that is not there, with the similar run, else a stored GPU as an example."""
+    """The error of a run that is not there, as one about --profile: it suggests the run with a similar name, else a stored
+    GPU."""
     example = error.right if error.similar else STORED_GPU
     mended = options.Usage(message, wrong=error.wrong, right=example, similar=error.similar)
     mended.is_example = not error.similar
@@ -124,9 +133,9 @@ def _as_profile(error: NoRun, message: str) -> options.Usage:
 
 
 def _settings(flags: Namespace, machine: Profile) -> tuple[Settings, ...]:
-    """The settings on each device.
+    """The settings of the training on each device, with the options of `--switch NAME=TEXT`.
 
-    Raises: options.Usage for a device that the profile lacks or a switch that is not known.
+    Raises: options.Usage for a device without rows or an unknown option.
     """
     keras_options: dict[str, str] = {}
     for word in flags.switch:
@@ -138,7 +147,8 @@ def _settings(flags: Namespace, machine: Profile) -> tuple[Settings, ...]:
 
 
 def _require_switch(word: str) -> None:
-    """Raises Usage for a word that is no `name=text` of a switch that is known, and of a value that this has."""
+    """Raises Usage unless the word is NAME=TEXT of a known Keras option with a value that it takes; the message suggests the
+    nearest."""
     name, equals, text = word.partition("=")
     if not equals:
         name, _, text = word.partition(":")
@@ -155,7 +165,7 @@ def _require_switch(word: str) -> None:
 
 
 def _devices(flags: Namespace, machine: Profile) -> list[str]:
-    """The devices that the flags name, else the CPU and the first GPU of the profile."""
+    """The devices that `--device` names, else the CPU and the first GPU, if the profile has rows of them."""
     words = options.words(flags.device)
     if not words:
         return [device for device in machine.devices if device in ("cpu", "gpu:0")]
@@ -170,8 +180,8 @@ def _devices(flags: Namespace, machine: Profile) -> list[str]:
 
 
 def _require_predictions(path: str) -> None:
-    """Raises Usage for a file that is read as rows or is compressed, has anything else than predictions or cannot be written. An
-    empty one is free."""
+    """Raises Usage unless predictions can be appended to a file: it can be written, and is empty, new or holds predictions
+    already."""
     file = pathlib.Path(path)
     if file.suffix == ".jsonl":
         raise options.Usage(

@@ -60,7 +60,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"):
 
     @property
     def cost(self) -> TrainingCost:
-        """The predicted seconds as a TrainingCost; its start-up includes building the model."""
+        """The predicted seconds as the costs of a training. Building the model is in its start-up."""
         steps = self.training.steps
         return TrainingCost(
             dataset_setup=self.fit_s,
@@ -168,15 +168,15 @@ def predict(
 
 
 def _as_run(settings: Settings, network: Network) -> Settings:
-    """The settings as Keras obeys them: on a GPU it compiles no step that XLA does not support."""
+    """The settings that Keras really runs with: on a GPU it switches jit_compile off for a model that XLA does not support."""
     if not settings.on_gpu or _supports_xla(network):
         return settings
     return msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
 
 
 def _fitted(model: str, settings: Settings, profile: Profile, kernel: str) -> Calibration:
-    """The calibration from trainings of other models. A bare loop builds and compiles the same model as fit; it has no
-    other fitted number."""
+    """The calibration from the profile's trainings of other models. A bare loop builds and compiles the same model as fit, but
+    its step takes none of the factors, which are fitted to fit's steps."""
     fitted = calibration(profile, settings, leaving_out={model})
     if kernel == FIT:
         return fitted
@@ -184,7 +184,8 @@ def _fitted(model: str, settings: Settings, profile: Profile, kernel: str) -> Ca
 
 
 def _last_batch(training: Training) -> Training | None:
-    """A training of an epoch's incomplete last batch; None where all batches are whole, or the only one is not."""
+    """A training of the samples in an epoch's smaller last batch, as one batch; None if all batches are whole, or the only one is
+    not."""
     left_over = training.samples % training.batch
     if training.samples < training.batch or not left_over:
         return None
@@ -192,15 +193,16 @@ def _last_batch(training: Training) -> Training | None:
 
 
 def _widened(seconds: Estimate, spread: float) -> Estimate:
-    """Seconds whose interval is widened to at least a relative error; no end is below 0."""
+    """Seconds whose interval reaches at least from value / (1 + spread) to value * (1 + spread), and not below 0."""
     low = min(seconds.low, seconds.value / (1 + spread))
     high = max(seconds.high, seconds.value * (1 + spread))
     return Estimate(seconds.value, max(0.0, low), high)
 
 
 def compilation_s(step: Components, fitted: Calibration) -> Estimate:
-    """Seconds of all compilations of a training. XLA compiles once for each distinct batch size; a graph that is not compiled is
-    traced and optimized once for all."""
+    """Seconds of all compilations of a training: XLA compiles once for each batch size, so twice with a smaller last batch; a
+    graph that is not compiled is traced and optimized once. Without a fitted number, they are of a model with almost no work,
+    times up to the number of kernels."""
     training = step.training
     has_smaller_last_batch = training.samples > training.batch and training.samples % training.batch > 0
     compilations = 2 if step.execution == COMPILED and has_smaller_last_batch else 1
@@ -211,22 +213,23 @@ def compilation_s(step: Components, fitted: Calibration) -> Estimate:
 
 
 def _require_batch(network: Network, training: Training) -> None:
-    """Raises ValueError for a batch at which nothing is known of a traced step whose sizes do not grow evenly with it."""
+    """Raises ValueError for a batch at which the step is not known: a traced step whose bytes do not grow evenly with the batch
+    is known at the batch of its trace alone."""
     step = network.traced
     if step is not None and step.fixed_share > _MOST_FIXED and training.batch != step.batch:
         raise ValueError(f"the step of {training.model} is known at a batch of {step.batch} alone")
 
 
 def _supports_xla(network: Network) -> bool:
-    """Whether Keras has XLA compile the step on a GPU: not with a layer in cuDNN, nor with others that XLA lacks."""
+    """Whether XLA can compile the step on a GPU: it cannot with a layer that cuDNN runs as a whole."""
     if network.traced is not None:
         return network.traced.xla
     return not any(layer.fused for layer in network.layers)
 
 
 def _untried(network: Network) -> float:
-    """The relative error for kinds of layers that no network of the tables has; 0 of others, and of traced steps:
-    their operations without rows have wide intervals of their own."""
+    """The relative error added for layers of a kind that none of the known networks has, so that predictions of it were never
+    checked; 0 for others, and for traced steps, whose operations have errors of their own."""
     tried = {"reshape"}
     for known in networks.NETWORKS.values():
         tried.update(layer.kind for layer in known.layers)

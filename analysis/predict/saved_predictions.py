@@ -28,7 +28,8 @@ MAKES = "python -m analysis.predict --model cifar10-cnn --profile nvidia-h200 --
 
 
 def save(path: str, predictions: Iterable[Prediction]) -> None:
-    """Appends predictions to a file.
+    """Appends predictions to a file, a JSON line each, with the time of saving. A last line that an earlier command left
+    unfinished is removed first.
 
     Raises: options.Usage where it cannot be written.
     """
@@ -44,8 +45,8 @@ def save(path: str, predictions: Iterable[Prediction]) -> None:
 
 
 def _impossible(prediction: Prediction) -> str:
-    """The first switch of a prediction that no training has, the first time that none takes, or when it cannot have been saved,
-    in words; "" without one."""
+    """What is impossible in a prediction, in words: an option that no training has, a time out of range, or a moment of saving
+    that is none. "" if nothing is."""
     wrong_switch = switches.fault(prediction.settings.switches)
     if wrong_switch:
         return wrong_switch
@@ -62,12 +63,15 @@ def _impossible(prediction: Prediction) -> str:
 
 
 def _decoded(line: bytes) -> Prediction:
-    """Raises: msgspec.DecodeError, ValueError and RecursionError for a line of something else."""
+    """The prediction on a line of a file.
+
+    Raises: msgspec.DecodeError, ValueError or RecursionError for a line that is none.
+    """
     return msgspec.json.decode(regular_files.without_byte_order_mark(line), type=Prediction)
 
 
 def _is_cut(line: bytes) -> bool:
-    """Whether the last line of a file is the beginning of a prediction."""
+    """Whether the last line of a file was not written to its end: it has no line feed and is no whole prediction."""
     if line.endswith(b"\n") or not line.strip():
         return False
     try:
@@ -78,7 +82,8 @@ def _is_cut(line: bytes) -> bool:
 
 
 def _end_last_line(path: str) -> None:
-    """Ends the last line of a file of predictions, so that others can be appended: one that is cut off goes."""
+    """Makes a file of predictions ready for appending: removes a last line that was not written to its end, or adds the line feed
+    that it lacks."""
     lines = regular_files.lines(path)
     if not lines or lines[-1].endswith(b"\n"):
         return
@@ -116,7 +121,10 @@ def load(path: str) -> list[Prediction]:
 
 
 def _on_line(line: bytes, path: str, number: int) -> Prediction:
-    """The prediction on a line of a file. Raises: options.Usage for any other line, which names its number."""
+    """The prediction on a line of a file; `number` counts lines from 1.
+
+    Raises: options.Usage with that number if it is none.
+    """
     try:
         prediction = _decoded(line)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -128,12 +136,12 @@ def _on_line(line: bytes, path: str, number: int) -> Prediction:
 
 
 def _no_predictions(path: str, why: str) -> options.Usage:
-    """The error for a file that holds something else than predictions."""
+    """The error for a file without predictions: `why` it has none, and a command that makes one."""
     return options.Usage(f"{path or repr(path)} holds no predictions: {why}", MAKES)
 
 
 def _distinct(predictions: Iterable[Prediction]) -> list[Prediction]:
-    """The predictions, each once: of those that differ in nothing but when they were saved, the first that was."""
+    """The predictions without repetitions: of those that differ only in when they were saved, the earliest."""
     first_saved: dict[bytes, Prediction] = {}
     for prediction in predictions:
         key = msgspec.json.encode(msgspec.structs.replace(prediction, saved_at=""))
@@ -167,14 +175,14 @@ def relative_error(predicted: float, measured: float) -> float:
 
 
 def training_of(prediction: Prediction) -> tuple[str, int, str, str]:
-    """(model, batch, device, execution) of a prediction."""
+    """(model, batch, device, execution) of a prediction: the key by which its measured training is found."""
     training = prediction.training
     return (training.model, training.batch, prediction.settings.device, prediction.execution)
 
 
 def checked(predictions: Iterable[Prediction], profile: Profile) -> list[CheckedPrediction]:
-    """Each prediction once, with the measured step of its training. Of several with different options: the one with the fewest
-    that are not the default."""
+    """Each distinct prediction with the measured step of its training. If the training was measured with several sets of options,
+    the row with the fewest options away from their default counts."""
     rows: dict[tuple, TimedTraining] = {}
     for training in calibration.timed_trainings(profile):
         current = rows.get(training.key)

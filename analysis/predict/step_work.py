@@ -48,7 +48,8 @@ class WorkParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work_parts(kernels: Sequence[StepKernel], profile: Profile, device: str, execution: str) -> WorkParts:
-    """The work of the kernels on the device, with seconds from the profile's rows."""
+    """The seconds that a step's kernels take on the device, by part, from the profile's rows; with what is substituted and what
+    is lacking. On a CPU that runs op by op, also the critical path, as operations may run at the same time."""
     # each kernel's arrays counted by themselves, once
     moved = sum(kernel.problem.bytes_moved for kernel in kernels if kernel.problem)
     bandwidth = bandwidth_beyond_caches(profile, device, moved)
@@ -82,16 +83,17 @@ def work_parts(kernels: Sequence[StepKernel], profile: Profile, device: str, exe
 
 
 def _read(profile: Profile, problem: Problem, device: str, execution: str) -> Read | None:
-    """Seconds of one run of a kernel; None without rows."""
+    """Seconds of one run of a kernel for a problem, from the profile's rows; None without rows."""
     if isinstance(problem, Stream):
         return pass_seconds(profile, problem, device, execution)
     return product(profile, problem, device, execution)
 
 
 def _timed(kernel: StepKernel, read: Read, bandwidth: float | None, execution: str) -> TimedKernel:
-    """A kernel with its seconds: those of its rows, or of its bytes at the memory's bandwidth where these are more.
+    """A kernel with the seconds of all its runs in a step: by the profile's rows, or if that is longer, by its bytes at the
+    memory's bandwidth, since rows of one kernel at a time may find their arrays in a cache.
 
-    bandwidth: bytes a second; None where a cache holds the step's arrays.
+    bandwidth: bytes a second of the memory; None if all arrays of the step fit a cache.
     """
     seconds = read.seconds * kernel.times
     if kernel.rough:
@@ -105,14 +107,15 @@ def _timed(kernel: StepKernel, read: Read, bandwidth: float | None, execution: s
 
 
 def _moved(problem: Problem, execution: str) -> float:
-    """Bytes that a kernel moves; a formula that is not compiled moves those of each of its operations."""
+    """Bytes that one run of a kernel moves. A pass that is not compiled moves its arrays again for each operation of its
+    formula."""
     if execution == OP_BY_OP and isinstance(problem, Stream):
         return problem.bytes_moved * unfused_traffic(problem.operation)
     return problem.bytes_moved
 
 
 def _by_part(kernels: Sequence[TimedKernel]) -> dict[str, Estimate]:
-    """Part -> seconds of its kernels, one after the other."""
+    """Part of a step (matmul, conv, element-wise, optimizer) -> seconds of its kernels, one after the other."""
     parts: dict[str, list[Estimate]] = {}
     for timed in kernels:
         parts.setdefault(timed.kernel.part, []).append(timed.seconds)
@@ -120,7 +123,8 @@ def _by_part(kernels: Sequence[TimedKernel]) -> dict[str, Estimate]:
 
 
 def _rough_work(kernels: Sequence[TimedKernel]) -> RoughWork | None:
-    """The work that no row is of; None where it is too little to matter."""
+    """The work that is priced by rows of something else or by its bytes alone; None if it is less than LEAST_ROUGH of a step's
+    work."""
     seconds_by_kind: dict[str, float] = {}
     for timed in kernels:
         kind = timed.kernel.rough

@@ -31,7 +31,8 @@ class UnknownShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unknown_share(network: Network, batch: int) -> UnknownShare | None:
-    """The layers of unknown kinds in a step of `batch` samples, with their share of it; None if every kind is known."""
+    """The layers of a network whose kind is unknown here, and their estimated share of a step with `batch` samples; None if all
+    kinds are known."""
     layers = unknown(network)
     if not layers:
         return None
@@ -55,4 +56,5 @@ def unknown_share(network: Network, batch: int) -> UnknownShare | None:
 
 
 def _named(layers: list, kind: str) -> str:
+    """`conv1 (Conv9D)`, or `3 Conv9D layers`."""
     return f"{layers[0].name} ({kind})" if len(layers) == 1 else f"{len(layers)} {kind} layers"

@@ -11,7 +11,7 @@ from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import costs
 from analysis.training.costs import FIT
 from analysis.units import count
-from kernels.problems import Training
+from kernels.problems import InputPipeline, Training
 from workloads.records import Settings, script_files
 from workloads.records.settings import without_defaults
 
@@ -33,6 +33,54 @@ _FLAGS = {
     "data": "--data",
     "length": "--length",
 }
+
+
+class _OptionChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of one Keras option of a training on a GPU."""
+
+    option: str
+    #: The option's value after the change.
+    value: str
+    #: The values that it may have before.
+    instead_of: tuple[str, ...]
+    words: str
+    #: A side effect, in words.
+    note: str
+    #: Which code analysis.text.advice has for it.
+    kind: str
+    #: What trains after it.
+    kernel: str = FIT
+
+
+_GPU_CHANGES = (
+    # One tf.function an epoch is priced as a bare loop's calls, whose samples are on the GPU.
+    _OptionChange(
+        option="residence",
+        value="resident",
+        instead_of=tuple(place for place in InputPipeline.WAYS if place != InputPipeline.RESIDENT),
+        words="data on the GPU, own loop",
+        note="no callbacks",
+        kind="own loop",
+        kernel=TENSORFLOW_LOOP,
+    ),
+    _OptionChange(
+        option="residence",
+        value="prefetch",
+        instead_of=("numpy", "tf.data", "generator"),
+        words="prefetch to the GPU",
+        note="by tf.data",
+        kind="prefetch",
+    ),
+    _OptionChange(option="tf32", value="on", instead_of=("off",), words="TF32 allowed", note="fewer bits", kind="tf32"),
+    _OptionChange(
+        option="precision",
+        value="mixed_bfloat16",
+        instead_of=("float32",),
+        words="mixed_bfloat16",
+        note="fewer bits",
+        kind="mixed_bfloat16",
+    ),
+)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,19 +122,20 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes(training: Training, settings: Settings) -> list[Change]:
-    """Every change that makes sense for a training on its device; the batch never grows past the samples."""
+    """Every change of a training that may save time on its device: larger batches, more steps a call, with or without XLA, whole
+    batches, and on a GPU other places of the samples and less precise arithmetic. No batch is larger than the samples."""
     every = _larger_batches(training, settings)
     every += _call_changes(training, settings)
     whole = _whole_batches(training, settings)
     if whole is not None:
         every.append(whole)
     if settings.on_gpu:
-        every += _residence_changes(training, settings)
-        every += _precision_changes(training, settings)
+        every += _gpu_changes(training, settings)
     return every
 
 
 def _larger_batches(training: Training, settings: Settings) -> list[Change]:
+    """The training with _LARGER times the batch, as far as there are samples."""
     every = []
     for times in _LARGER:
         batch = times * training.batch
@@ -98,7 +147,8 @@ def _larger_batches(training: Training, settings: Settings) -> list[Change]:
 
 
 def _call_changes(training: Training, settings: Settings) -> list[Change]:
-    """More steps a call, and XLA or none."""
+    """The training with several steps in one call of Keras's function, if that has one; and with XLA, or without it if that is
+    on."""
     every = []
     if settings.keras.steps_per_execution == 1 and training.steps > 1:
         steps = str(min(_STEPS_A_CALL, training.steps))
@@ -124,7 +174,8 @@ def _call_changes(training: Training, settings: Settings) -> list[Change]:
 
 
 def _whole_batches(training: Training, settings: Settings) -> Change | None:
-    """Without the smaller last batch; None where XLA compiles for none."""
+    """The training without the samples of its smaller last batch, for which XLA compiles a second time; None if there is no such
+    batch, or no XLA."""
     left_over = costs.left_over(training, settings)
     if not left_over:
         return None
@@ -133,54 +184,25 @@ def _whole_batches(training: Training, settings: Settings) -> Change | None:
     return Change(words=words, training=whole, settings=settings, note="drop_remainder", kind="whole batches")
 
 
-def _residence_changes(training: Training, settings: Settings) -> list[Change]:
-    """Other places for the samples of a training on a GPU. One tf.function an epoch is priced as a bare loop's calls, whose
-    samples are on the GPU."""
+def _gpu_changes(training: Training, settings: Settings) -> list[Change]:
+    """The changes of the table _GPU_CHANGES that the training's settings leave room for. A model from a .keras file has the
+    precision that it was saved with."""
     every = []
-    residence = settings.keras.residence
-    if residence != "resident":
-        bare_loop = Change(
-            words="data on the GPU, own loop",
-            training=training,
-            settings=_with_options(settings, residence="resident"),
-            note="no callbacks",
-            kernel=TENSORFLOW_LOOP,
-            kind="own loop",
+    for change in _GPU_CHANGES:
+        if getattr(settings.keras, change.option) not in change.instead_of:
+            continue
+        if change.option == "precision" and training.model.endswith(".keras"):
+            continue
+        every.append(
+            Change(
+                words=change.words,
+                training=training,
+                settings=_with_options(settings, **{change.option: change.value}),
+                note=change.note,
+                kernel=change.kernel,
+                kind=change.kind,
+            )
         )
-        every.append(bare_loop)
-    if residence in ("numpy", "tf.data", "generator"):
-        prefetch = Change(
-            words="prefetch to the GPU",
-            training=training,
-            settings=_with_options(settings, residence="prefetch"),
-            note="by tf.data",
-            kind="prefetch",
-        )
-        every.append(prefetch)
-    return every
-
-
-def _precision_changes(training: Training, settings: Settings) -> list[Change]:
-    """Less precise arithmetic on a GPU. A model from a file keeps the precision that it was saved with."""
-    every = []
-    if settings.keras.tf32 == "off":
-        tf32 = Change(
-            words="TF32 allowed",
-            training=training,
-            settings=_with_options(settings, tf32="on"),
-            note="fewer bits",
-            kind="tf32",
-        )
-        every.append(tf32)
-    if settings.keras.precision == "float32" and not training.model.endswith(".keras"):
-        bfloat16 = Change(
-            words="mixed_bfloat16",
-            training=training,
-            settings=_with_options(settings, precision="mixed_bfloat16"),
-            note="fewer bits",
-            kind="mixed_bfloat16",
-        )
-        every.append(bfloat16)
     return every
 
 
@@ -190,7 +212,9 @@ def _with_options(settings: Settings, **options: str) -> Settings:
 
 
 def what_ifs(base: Prediction, predict: Predict) -> list[WhatIf]:
-    """Every change of a training, the one that saves most of the whole training first; those that cannot be predicted last."""
+    """The predicted savings of every change of a training, the one that saves most of the whole training first; those that cannot
+    be predicted last. base: the prediction of the training as it is. predict: predicts one (a training, its settings, its
+    kernel)."""
     every = []
     for change in changes(base.training, base.settings):
         try:
@@ -203,12 +227,13 @@ def what_ifs(base: Prediction, predict: Predict) -> list[WhatIf]:
 
 
 def _most_saved_first(what_if: WhatIf) -> float:
+    """Sort key: by the seconds of the whole training that a change saves; unknown ones last."""
     return -what_if.job_saved.value if what_if.job_saved else math.inf
 
 
 def job_saved(base: Prediction, after: Prediction) -> Estimate:
-    """Seconds of the whole training that a change saves. Errors that both predictions share cancel: a part that stays saves
-    exactly nothing, and a changed part is wrong by no more than its own share."""
+    """Seconds of the whole training that a change saves, from the predictions before and after it. Errors that both share cancel:
+    a part that stays as it is saves exactly nothing, and a part that changes is wrong by no more than its own relative error."""
     correlated = base.execution == after.execution
     base_parts = costs.parts(base.cost, base.training.epochs, base.training.steps)
     parts_after = costs.parts(after.cost, after.training.epochs, after.training.steps)
@@ -216,13 +241,14 @@ def job_saved(base: Prediction, after: Prediction) -> Estimate:
 
 
 def step_saved(base: Prediction, after: Prediction) -> Estimate:
-    """Seconds that a change saves of a step, for as many samples as a step had before."""
+    """Seconds that a change saves of a step, or if the batch changes, of the share of a step for as many samples as before."""
     share = base.training.batch / after.training.batch
     return _difference(base.step_s, after.step_s * share, correlated=base.execution == after.execution)
 
 
 def _difference(a: Estimate, b: Estimate, *, correlated: bool) -> Estimate:
-    """a - b. With correlated errors it has the relative error of `a`, and the error of `b` beyond that."""
+    """The difference a - b of two predicted times. If their errors are correlated, it has the relative error of `a`, and so much
+    of the error of `b` as is beyond that; else both errors add."""
     if a == b:
         return NOTHING
     if not correlated:
@@ -234,7 +260,8 @@ def _difference(a: Estimate, b: Estimate, *, correlated: bool) -> Estimate:
 
 
 def command(change: Change, epochs: int | None = None, samples: int | None = None) -> list[str]:
-    """The words that measure a change: `workloads.training --model ...`, to be run by python -m."""
+    """The words of the command that measures a training after a change: `workloads.training --model ...`, to be run by `python
+    -m`. epochs, samples: other numbers than the training's, to be quicker."""
     training = change.training
     options = dict(change.settings.switches)
     flags: dict[str, object] = {"--model": training.model}

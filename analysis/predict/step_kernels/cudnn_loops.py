@@ -17,7 +17,8 @@ from kernels.problems import Matmul
 
 
 def loop_kernels(loop: Sequence[OperationRun], precision: StepPrecision) -> list[StepKernel]:
-    """The kernels of one pass, forward or backward, of a layer's loop."""
+    """The kernels of a recurrent layer (LSTM or GRU) that cuDNN executes, for one phase, forward or backward. loop: the
+    operations of its loop over time steps."""
     kernels = []
     gates = [run for run in loop if run.operation.kind == "element-wise"]
     if gates:
@@ -37,8 +38,8 @@ def loop_kernels(loop: Sequence[OperationRun], precision: StepPrecision) -> list
 
 
 def _product_of_state(products: Sequence[OperationRun]) -> OperationRun | None:
-    """The product that waits for the one of the time step before: forward the last one, whose operand is the state; of the
-    gradient the last that gives no gradient of weights."""
+    """The matrix product that waits for the time step before it, as its operand is the layer's state: the last one that is no
+    gradient of weights; None without one."""
     candidates = [run for run in products if run.direction != "wgrad"]
     return candidates[-1] if candidates else None
 
@@ -69,7 +70,8 @@ def _weights_kernel(state_product: OperationRun) -> StepKernel:
 
 
 def _all_time_steps(problem: Matmul, time_steps: int) -> Matmul:
-    """The product of all time steps at once: with more rows, of a gradient of weights with a longer sum."""
+    """The product for all time steps in one call: with so many times the rows, or of a gradient of weights, with a sum that is so
+    many times as long."""
     if problem.layout == "tn":
         return msgspec.structs.replace(problem, k=problem.k * time_steps)
     return msgspec.structs.replace(problem, m=problem.m * time_steps)

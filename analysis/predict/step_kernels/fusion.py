@@ -33,7 +33,8 @@ _ACTIVATIONS_IN = {"dense": (*_ACTIVATIONS_IN_CONV, "tanh", "sigmoid"), "conv": 
 
 
 def kernel_of(works: Sequence[Work], problem: Problem | None = None, launches: int = 1) -> StepKernel:
-    """The kernel that carries out some operations, priced as `problem`, else as the operation that moves most."""
+    """The kernel that carries out some operations. It is timed as `problem`, or if that is None as the operation that moves most
+    bytes. launches: how many kernels it really is."""
     first = works[0]
     widest = max(works, key=lambda work: work.problem.bytes_moved if work.problem else 0)
     return StepKernel(
@@ -50,15 +51,16 @@ def kernel_of(works: Sequence[Work], problem: Problem | None = None, launches: i
 
 
 def op_by_op(works: Iterable[Work], device: str = "") -> list[StepKernel]:
-    """A kernel for each operation. On the CPU, TensorFlow fuses the bias and the activation after a product into it, and the
-    sum for a bias's gradient into the gradient of a convolution's filters; not those of a transposed convolution."""
+    """The kernels of a step that is not compiled: one for each operation. On a CPU, TensorFlow fuses the bias and the activation
+    after a product into it, and the sum for a bias's gradient into the gradient of a convolution's filters, but not of a
+    transposed convolution."""
     works = list(works)
     inside_products = _inside_products(works) if device == "cpu" else set()
     return [kernel_of([work]) for work in works if work.name not in inside_products]
 
 
 def _inside_products(works: Sequence[Work]) -> set[str]:
-    """The names of the passes that run inside a product's kernel on a CPU."""
+    """The names of the passes that TensorFlow fuses into a product's kernel on a CPU."""
     passes: dict[str, list[Work]] = {}
     transposed = set()
     for work in works:
@@ -81,7 +83,7 @@ def _inside_products(works: Sequence[Work]) -> set[str]:
 
 
 def compiled(works: Iterable[Work], device: str = "cpu") -> list[StepKernel]:
-    """The kernels that XLA makes of the operations for that device, by the rule above."""
+    """The kernels that XLA makes of a step's operations on a device, by the rule at the head of this file."""
     works = list(works)
     layers = [work for work in works if work.kind not in ("loss", "optimizer")]
     forward = [work for work in layers if not is_backward(work.direction)]
@@ -96,7 +98,8 @@ def compiled(works: Iterable[Work], device: str = "cpu") -> list[StepKernel]:
 
 
 def _fused(works: Iterable[Work]) -> Iterator[StepKernel]:
-    """Products and passes that are never fused as they are; the passes between them as one kernel."""
+    """The kernels of operations in this order: one for each product and each pass that XLA never fuses, and one for each run of
+    passes between them."""
     chain: list[Work] = []
     for work in works:
         if _stands_alone(work):
@@ -111,11 +114,13 @@ def _fused(works: Iterable[Work]) -> Iterator[StepKernel]:
 
 
 def _stands_alone(work: Work) -> bool:
+    """Whether XLA makes a kernel of an operation alone: a product, a loop, or a pass such as a pool."""
     return work.kind != "pass" or work.times > 1 or _operation(work).removesuffix("_grad") in _NEVER_FUSED
 
 
 def _chain_kernel(chain: Sequence[Work]) -> StepKernel:
-    """The kernel of passes that are fused: it reads and writes one array. A dropout among them also draws random numbers."""
+    """The kernel of fused passes: it reads and writes one array. With a dropout among them it is timed as that, as it also draws
+    random numbers."""
     for work in chain:
         if work.direction == "dropout":
             return kernel_of(chain, problem=work.problem)
@@ -123,7 +128,8 @@ def _chain_kernel(chain: Sequence[Work]) -> StepKernel:
 
 
 def _updates(works: Sequence[Work], device: str) -> list[StepKernel]:
-    """The optimizer's kernels. The sum that is a bias's gradient comes before the update of the bias, or is done in it."""
+    """The kernels of the optimizer, one for each variable; Adam's are three on a CPU. The sum over the batch that is a bias's
+    gradient is a kernel before the update of the bias, but SGD does both in one."""
     bias_sums = {work.layer: work for work in works if work.direction == "bias_grad"}
     kernels = []
     for update in works:

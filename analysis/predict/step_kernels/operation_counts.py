@@ -43,6 +43,7 @@ def counts(operation: str) -> OperationCounts:
 
 
 def unfused_traffic(operation: str) -> float:
-    """Bytes that a Stream operation moves op by op, over those of one fused pass; at least 1."""
+    """How many times the bytes a pass moves when each operation of its formula reads and writes its arrays, compared with one
+    fused kernel; at least 1."""
     weights = Stream.WEIGHTS[operation]
     return max(1.0, counts(operation).arrays / (weights.read + weights.written))

@@ -34,7 +34,7 @@ def compiled(step: TracedStep, batch: int, precision: StepPrecision, device: str
 
 
 def _chains(runs: Iterable[OperationRun]) -> Iterator[list[OperationRun]]:
-    """The operations of each kernel."""
+    """The operations of each kernel that XLA fuses, in the order of the trace. runs: operations at one batch."""
     chain: list[OperationRun] = []
     for run in runs:
         if chain and not _joins(run, chain):
@@ -49,7 +49,7 @@ def _chains(runs: Iterable[OperationRun]) -> Iterator[list[OperationRun]]:
 
 
 def _joins(run: OperationRun, chain: Sequence[OperationRun]) -> bool:
-    """Whether an operation is in the same kernel as those before it."""
+    """Whether an operation is fused into the kernel of those just before it (`chain`), by the rule at the head of this file."""
     last = chain[-1]
     is_fused = run.operation.kind in _FUSED or run.assigns
     if not is_fused or run.operation.phase != last.operation.phase or run.times != last.times:
@@ -62,6 +62,7 @@ def _joins(run: OperationRun, chain: Sequence[OperationRun]) -> bool:
 
 
 def _is_last_of_kernel(run: OperationRun) -> bool:
+    """Whether the kernel that an operation is in ends with it, by the rule at the head of this file."""
     operation = run.operation
     if run.assigns and operation.phase != "update":
         return True

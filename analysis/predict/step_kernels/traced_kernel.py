@@ -56,7 +56,8 @@ class StepPrecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kernel_of(chain: Sequence[OperationRun], precision: StepPrecision) -> StepKernel:
-    """The kernel that carries out some operations, priced as the one that moves most."""
+    """The kernel that carries out some operations of a traced step; its seconds are those of the operation that moves most
+    bytes."""
     first = chain[0]
     widest = max(chain, key=lambda run: run.nbytes)
     problem, rough = _problem(chain, widest, precision)
@@ -73,7 +74,7 @@ def kernel_of(chain: Sequence[OperationRun], precision: StepPrecision) -> StepKe
 
 
 def _part(operation: Operation) -> str:
-    """The part of a step's budget that an operation counts in."""
+    """The part of a step that an operation's seconds count in: optimizer, matmul, conv or element-wise."""
     if operation.phase == "update":
         return "optimizer"
     if operation.kind in ("matmul", "conv"):
@@ -84,7 +85,8 @@ def _part(operation: Operation) -> str:
 def _problem(
     chain: Sequence[OperationRun], widest: OperationRun, precision: StepPrecision
 ) -> tuple[Matmul | Conv | Stream | None, str]:
-    """(the problem whose rows price a kernel, None of what takes no time beside its call; what is priced roughly, in words)."""
+    """(the problem by whose measured rows a kernel is timed, None if it takes no time beside its launch; why this is rough, in
+    words, "" if it is not). chain: the kernel's operations. widest: the one that moves most bytes."""
     operation = widest.operation
     if operation.kind == "view":
         return None, ""
@@ -101,13 +103,14 @@ def _problem(
 
 
 def _is_several(problem: Matmul | Conv) -> bool:
-    """Whether it is several products in one call."""
+    """Whether a problem is several matrix products in one call."""
     return isinstance(problem, Matmul) and problem.count > 1
 
 
 def nearest_product(operation: Operation, batch: int, dtype: str, arithmetic: str) -> Matmul | Conv | None:
-    """The problem with as many FLOPs for a product that no problem is of: for many small products one of all their rows, for a
-    convolution in three dimensions, with dilated windows or with two strides, a plain one in two dimensions."""
+    """A plain matrix product or convolution with as many FLOPs, for one that no problem describes: many small products become one
+    of all their rows; a convolution that is three-dimensional, dilated or has two strides becomes a plain one in two dimensions.
+    None if the type or a size is unknown."""
     product = operation.product
     if dtype not in ITEM_BYTES or product is None:
         return None
@@ -137,7 +140,7 @@ def nearest_product(operation: Operation, batch: int, dtype: str, arithmetic: st
 
 
 def _pass(chain: Sequence[OperationRun], widest: OperationRun, precision: StepPrecision) -> Stream | None:
-    """The pass over memory that a kernel is priced as; None of so few bytes that they hold no element of it."""
+    """The pass over memory by which a kernel is timed; None if it moves less than one element."""
     operation, nbytes = _pass_and_bytes(chain, widest)
     try:
         return Stream(operation, int(nbytes * precision.bytes_share), "float32")
@@ -146,7 +149,7 @@ def _pass(chain: Sequence[OperationRun], widest: OperationRun, precision: StepPr
 
 
 def _pass_and_bytes(chain: Sequence[OperationRun], widest: OperationRun) -> tuple[str, int]:
-    """(name of the pass, bytes that it moves in float32)."""
+    """(operation of the pass by which a kernel is timed, such as add or adam; bytes that it moves in float32)."""
     assignments = [run for run in chain if run.assigns]
     if widest.operation.phase == "update" and assignments and len(chain) > 1:
         # the gradient is read; the variable and its slots are read and written
@@ -160,7 +163,7 @@ def _pass_and_bytes(chain: Sequence[OperationRun], widest: OperationRun) -> tupl
 
 
 def _pass_of_one(run: OperationRun) -> str:
-    """The pass that moves arrays as an operation does."""
+    """The measured pass whose reads and writes are most like an operation's."""
     operation = run.operation
     if operation.kind == "reduction":
         return "read"

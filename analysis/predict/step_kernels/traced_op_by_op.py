@@ -24,14 +24,14 @@ _ACTIVATIONS_IN = {
 
 
 def op_by_op(step: TracedStep, batch: int, precision: StepPrecision, device: str) -> list[StepKernel]:
-    """A kernel for each operation of a step."""
+    """The kernels of a traced step at a batch that is not compiled: one for each operation that TensorFlow does not fuse."""
     runs = runs_of(step, batch)
     return _on_cpu(runs, precision) if device == "cpu" else _on_gpu(runs, precision)
 
 
 def _on_cpu(runs: Sequence[OperationRun], precision: StepPrecision) -> list[StepKernel]:
-    """The kernels on a CPU, where operations may run at once: each update of a variable counts to the layer whose gradient it
-    waits for."""
+    """The kernels on a CPU. Operations may run at the same time there, so each update of a variable is put down to the layer of
+    the gradient that it waits for."""
     inside_products = _inside_products(runs)
     executed = [run for run in runs if run.index not in inside_products]
     gradients = _gradients_of_variables(executed)
@@ -47,8 +47,8 @@ def _on_cpu(runs: Sequence[OperationRun], precision: StepPrecision) -> list[Step
 
 
 def _inside_products(runs: Sequence[OperationRun]) -> set[int]:
-    """The places of biases and activations that run inside the product before them, and of the sums of biases' gradients that run
-    inside the gradient of a convolution's filters."""
+    """The indices in the trace of operations that TensorFlow fuses into another kernel: a bias and an activation into the product
+    before them, and the sum for a bias's gradient into the gradient of a convolution's filters."""
     inside = set()
     convolutions = set()
     product: Operation | None = None
@@ -73,8 +73,8 @@ def _inside_products(runs: Sequence[OperationRun]) -> set[int]:
 
 
 def _gradients_of_variables(runs: Sequence[OperationRun]) -> dict[int, OperationRun]:
-    """Variable -> the gradient that its update waits for: the one of as many elements, the last one first, as gradients come from
-    the last layer."""
+    """Variable (its number in the order of updates) -> the gradient that its update waits for. The trace does not tell, so it is
+    the last gradient with as many elements that is not taken yet, as gradients come from the last layer to the first."""
     gradients: dict[int, list[OperationRun]] = {}
     elements_of_variables = {}
     for run in runs:
@@ -90,7 +90,7 @@ def _gradients_of_variables(runs: Sequence[OperationRun]) -> dict[int, Operation
 
 
 def _on_gpu(runs: Sequence[OperationRun], precision: StepPrecision) -> list[StepKernel]:
-    """The kernels on a GPU; those of the recurrent layers that cuDNN runs come last."""
+    """The kernels on a GPU. Recurrent layers that cuDNN runs as a whole come last."""
     kernels = []
     loops: dict[tuple[str, str], list[OperationRun]] = {}
     for run in runs:
@@ -108,7 +108,8 @@ def _on_gpu(runs: Sequence[OperationRun], precision: StepPrecision) -> list[Step
 
 
 def _runs_on_host(operation: Operation) -> bool:
-    """Whether an operation runs on the host even on a GPU: views, and what gives no other numbers than sizes and indices.
+    """Whether an operation runs on the host even if the step is on a GPU: a view, or one whose results are sizes and indices
+    (int32).
 
     Source: TensorFlow registers its GPU kernels for int32 in host memory.
     """

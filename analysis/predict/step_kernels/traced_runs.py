@@ -62,11 +62,13 @@ class OperationRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _elements(array: Array, batch: int) -> int:
+    """The number of elements of an array whose shape depends on the batch."""
     return math.prod(sizes(array.shape, batch))
 
 
 def runs_of(step: TracedStep, batch: int) -> list[OperationRun]:
-    """The operations of a step that TensorFlow runs, in the order of the trace."""
+    """The operations of a traced step at a batch, in the order of the trace, without those that TensorFlow's optimizer removes.
+    Updates are numbered by variable: a change of the number of elements begins a new one."""
     runs = []
     variable = 0
     variable_elements = 0
