@@ -74,7 +74,7 @@ def titled(heading: str, *parts: str | Table | Sequence[Block]) -> list[Block]:
 
 
 def markdown(blocks: Iterable[Block]) -> list[str]:
-    """The lines of Markdown; an empty one follows each block."""
+    """The lines of Markdown of some blocks, with an empty line after each block."""
     lines: list[str] = []
     for block in blocks:
         match block:

@@ -50,7 +50,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
 
     def symptom_of(self, m: Measurement, context: Context) -> str:
-        """The symptom in words for this row; "" if the check finds none."""
+        """What is wrong with a row, in words; "" if the check finds nothing. context: the row's run, roofs and machine."""
         if self.flag in _SYMPTOMS:
             return _SYMPTOMS[self.flag](m, context)
         if self.flag not in m.flags:
@@ -60,14 +60,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _above(m: Measurement, context: Context) -> str:
-    """The symptom of a row that is faster than the hardware allows; else ""."""
+    """The symptom of a row that is faster than the hardware allows, so that it must be an error; else ""."""
     if not bounds.is_above_roof(m, context.roofs, context.machine):
         return ""
     return _times_its_roof(m, context) or f"{units.seconds(stats.call_s(m))} a call, less than any hardware takes"
 
 
 def _times_its_roof(m: Measurement, context: Context) -> str:
-    """How far a row lies above a roof that was measured; "" of one that lies below."""
+    """How far a row lies above the measured limit of its device (its roof): `1.31 times its roof, float32 compute`; "" of one
+    below."""
     judged = bounds.quick_judge(m, context.roofs)
     if not (judged.flag and judged.fraction and judged.roof):
         return ""
@@ -75,14 +76,15 @@ def _times_its_roof(m: Measurement, context: Context) -> str:
 
 
 def _lent(m: Measurement, context: Context) -> str:
-    """The symptom of a row above its roof that may be right; else ""."""
+    """The symptom of a row above its roof that may be right, as a virtual CPU gets more of its host at times; else ""."""
     if bounds.is_above_roof(m, context.roofs, context.machine):
         return ""
     return _times_its_roof(m, context)
 
 
 def _not_cold(m: Measurement, context: Context) -> str:
-    """The symptom of a cold row no slower than its warm twin, though memory decides and a cache would hold it; else ""."""
+    """The symptom of a row that was measured with cold caches but is no slower than with warm ones, although its arrays fit the
+    last cache and memory decides its speed; else ""."""
     p, cold = m.problem, stats.quick_seconds(m)
     if m.settings.cache != "cold" or not cold or (p.flops or 0) > _FEW_FLOPS_A_BYTE * (p.bytes_moved or 0):
         return ""
@@ -98,7 +100,7 @@ def _not_cold(m: Measurement, context: Context) -> str:
 
 
 def _warm_seconds(cold: Measurement, rows: Sequence[Measurement]) -> float | None:
-    """The time of the same row with warm caches; None without one."""
+    """Seconds of the same row with warm caches; None without one. rows: where it is looked up."""
     settings = msgspec.structs.replace(cold.settings, cache="warm")
     for row in rows:
         if (row.kernel, row.problem, row.settings) == (cold.kernel, cold.problem, settings):
@@ -174,7 +176,7 @@ _SYMPTOMS: dict[str, Callable[[Measurement, Context], str]] = {
 
 
 def _checks(level: str, rows: str) -> list[Check]:
-    """The checks of a table."""
+    """The checks of a table of lines `flag | symptom | why | fix`. level: problem or warn."""
     return [
         Check(flag=flag, level=level, symptom=symptom, why=why, fix=fix)
         for flag, symptom, why, fix in table.parsed(rows)
@@ -185,7 +187,7 @@ CHECKS = (*_checks("problem", _PROBLEMS), *_checks("warn", _WARNINGS))
 
 
 def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[CheckResult]:
-    """One finding for each check that finds something in these rows: the number of rows, and the first of them in words."""
+    """A result for each check that finds something wrong in these rows: how many of them, and the first of them in words."""
     context = Context(rows=rows, roofs=roofs, machine=machine)
     results = []
     for check in CHECKS:
@@ -210,15 +212,15 @@ def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[
 
 
 def command(m: Measurement) -> str:
-    """The command that measures rows like this one: its workload and its model."""
+    """The command line that measures rows like this one: its workload, with its model."""
     workload = m.problem.op if importlib.util.find_spec(f"workloads.{m.problem.op}") else "matmul"
     model = m.problem.model
     return f"python -m workloads.{workload}" + (f" --model {shlex.quote(model)}" if model else "")
 
 
 def lines(doubts: list[CheckResult], run: str, verbose: bool = False) -> list[str]:
-    """The lines that end a sweep: one for each problem, and one for all warnings with the command that tells more. With
-    `verbose` each warning has a line too."""
+    """Lines about doubtful rows, for the end of a sweep: one for each problem, and one that counts the warnings, with the command
+    that explains them. With `verbose` each warning has its line too. run: the run's path."""
     lines: list[str] = []
     warnings = []
     for doubt in doubts:

@@ -23,6 +23,7 @@ _NS = 1e9
 
 
 def parser() -> CommandParser:
+    """The parser of `python -m analysis.export`."""
     csv = "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv"
     export_parser = CommandParser(
         module="analysis.export",
@@ -44,7 +45,7 @@ def parser() -> CommandParser:
 
 
 def timed(loaded: "Loaded") -> "list[tuple[Measurement, Samples]]":
-    """The rows that have a time, with the samples of the clock that they are judged by."""
+    """(row, samples) of the rows that have a time: the GPU's own clock if there is one, else calls that are waited for."""
     from analysis.stats import judged_by
 
     rows = [(m, judged_by(m)) for m in loaded.measurements]
@@ -52,18 +53,18 @@ def timed(loaded: "Loaded") -> "list[tuple[Measurement, Samples]]":
 
 
 def name(m: "Measurement") -> str:
-    """A row's name without blanks: `matmul/numpy/blas/m:64/n:64/k:64/threads:1`."""
+    """A row's name without blanks, unique within a run: `matmul/numpy/blas/m:64/n:64/k:64/threads:1`."""
     from analysis import labels
 
     return labels.row(m, "/", ":")
 
 
 def google_benchmark(loaded: "Loaded") -> dict:
-    """Google Benchmark's JSON: an `iteration` entry for each block of a row (its repetitions).
+    """The rows as Google Benchmark's JSON: for each row an `iteration` entry for each visit to it (repetition).
 
-    Times in nanoseconds; real_time and cpu_time are the same, the clock that the row is judged by. FLOPs and bytes a second are
-    counters. Source: google/benchmark, docs/user_guide.md and tools/gbench/report.py, which reads run_name, run_type, real_time,
-    cpu_time and time_unit.
+    Times are in nanoseconds; real_time and cpu_time are the same. FLOPs and bytes a second are counters.
+    Source: google/benchmark, docs/user_guide.md and tools/gbench/report.py, which reads run_name, run_type, real_time, cpu_time
+    and time_unit.
     """
     benchmarks = []
     for m, samples in timed(loaded):
@@ -78,6 +79,7 @@ def google_benchmark(loaded: "Loaded") -> dict:
 
 
 def _context(run: "Run | None") -> dict:
+    """The machine, software and time of a run, as Google Benchmark's `context`; {} without a run."""
     if run is None:
         return {}
     here = run.machine
@@ -86,8 +88,8 @@ def _context(run: "Run | None") -> dict:
 
 
 def bencher(loaded: "Loaded") -> dict:
-    """Bencher Metric Format: for each row `latency` in nanoseconds with the ends of its interval, and `flops-per-second`
-    where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
+    """The rows in Bencher Metric Format: row's name -> `latency` in nanoseconds with the ends of its interval, and
+    `flops-per-second` if it counts FLOPs. Source: bencher.dev, reference "Bencher Metric Format"."""
     from analysis.stats import median_of
 
     metrics_of_row = {}
@@ -100,11 +102,13 @@ def bencher(loaded: "Loaded") -> dict:
 
 
 def _bencher_metric(e: "Estimate") -> dict[str, float]:
+    """A number with its interval as a metric of Bencher."""
     return {"value": e.value, "lower_value": e.low, "upper_value": e.high}
 
 
 def github(loaded: "Loaded") -> list[dict]:
-    """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
+    """The rows for github-action-benchmark, as its customSmallerIsBetter: a list of name, unit, value, range, extra. Source: its
+    README."""
     from analysis.stats import median_of
 
     entries = []
@@ -125,7 +129,7 @@ def github(loaded: "Loaded") -> list[dict]:
 
 
 def table(loaded: "Loaded") -> str:
-    """Every row and column of `workloads.results.load()` as csv."""
+    """The rows as csv, with every column of `workloads.results.load()`."""
     from analysis.analysis import Analysis
     from analysis.roofline.frame import frame
     from analysis.table import cell
@@ -140,7 +144,7 @@ TO = (*AS_JSON, "csv")
 
 
 def text(loaded: "Loaded", to: str) -> str:
-    """The rows in one of the formats TO."""
+    """The rows as text in one of the formats TO."""
     import json
 
     if to == "csv":
@@ -178,7 +182,7 @@ class ExportPlan(NamedTuple):  # msgspec may not be installed when this module i
 
 
 def _require_new(path: str) -> None:
-    """Raises Usage for a file that is there, or cannot be made."""
+    """Raises Usage for a path that exists already or cannot be written."""
     from workloads.records import command_lines, regular_files
 
     reason = os.strerror(errno.EEXIST) if os.path.lexists(path) else regular_files.unwritable(path)
@@ -189,6 +193,10 @@ def _require_new(path: str) -> None:
 
 
 def _run(plan: ExportPlan) -> int:
+    """Writes the runs' rows in the format of the plan to its file, or to stdout. Returns the exit status.
+
+    Raises: options.Usage for runs of several machines.
+    """
     from analysis.compare import comparison
     from workloads import records
 

@@ -19,7 +19,8 @@ _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 
 
 def fields(record: Problem | Settings) -> list[tuple[str, str]]:
-    """(name, value) of each field that has no default or differs from it."""
+    """(name, value) of a record's fields that have no default or differ from it; the arithmetic and the output's type only if
+    they differ from the operands' type."""
     pairs = []
     dtype = getattr(record, "dtype", None) if "dtype" in record.__struct_fields__ else None
     for field in msgspec.structs.fields(record):
@@ -33,14 +34,15 @@ def fields(record: Problem | Settings) -> list[tuple[str, str]]:
 
 
 def row(m: Measurement, between: str = " ", equals: str = "=") -> str:
-    """`matmul/numpy/blas m=64 n=64 k=64 threads=1`: of two different rows never the same."""
+    """A row's name, unique within a run: `matmul/numpy/blas m=64 n=64 k=64 threads=1`. between: what separates the fields;
+    equals: a field's name from its value."""
     pairs = fields(m.problem) + fields(m.settings)
     words = between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in pairs)])
     return terminal.on_one_line(words)
 
 
 def brief(m: Measurement) -> str:
-    """The same, shorter where it can be: `matmul/numpy/blas n=64 x1`."""
+    """A row's name, shorter than `row` but not always unique: `matmul/numpy/blas n=64 x1`."""
     named = fields(m.problem) + fields(m.settings)
     sizes = {value for name, value in named if name in ("m", "n", "k")}
     is_square = len(sizes) == 1 and m.problem.op == "matmul"
@@ -56,15 +58,15 @@ def brief(m: Measurement) -> str:
 
 
 def shape(problem: Problem) -> str:
-    """The sizes that distinguish products or convolutions; empty for other problems."""
+    """The sizes of a matrix product or convolution; "" for other problems."""
     if isinstance(problem, Matmul):
         return product(problem)
     return convolution(problem) if isinstance(problem, Conv) else ""
 
 
 def product(problem: Matmul) -> str:
-    """`1024` for a square one, else `32x512x3136`; `256 of 64x64x64` in one call; with its layout where an operand is stored
-    transposed, and its epilogue."""
+    """The sizes of a matrix product: `1024` for n x n matrices, else `32x512x3136` (m, n, k); `256 of 64x64x64` for several in
+    one call; then its layout, if an operand is stored transposed, and its epilogue."""
     shape = str(problem.side or f"{problem.m}x{problem.n}x{problem.k}")
     if problem.count > 1:
         shape = f"{problem.count:,} of {shape}"
@@ -77,32 +79,33 @@ def product(problem: Matmul) -> str:
 
 
 def convolution(problem: Conv) -> str:
-    """`32x16x16x64:64x3x3 fprop (pad valid)`: images, filters, direction, and what is not the usual."""
+    """`32x16x16x64:64x3x3 fprop (pad valid)`: images, filters, direction, and what is unusual about it."""
     return conv_words(msgspec.structs.asdict(problem))
 
 
 def conv_words(sizes: Mapping[str, str | int]) -> str:
-    """The same from a convolution's fields. A varying field may be a letter instead of a number: N, C, H."""
+    """The same as `convolution` from its fields, name -> value. A size that varies may be a letter instead of a number: N, C,
+    H."""
     return f"{image(sizes)} {sizes['direction']} ({', '.join(how(sizes))})"
 
 
 def image(sizes: Mapping[str, str | int]) -> str:
-    """`32x16x16x64:64x3x3`: NxHxWxC of the images, KxRxS of the filters."""
+    """`32x16x16x64:64x3x3` from a convolution's fields: NxHxWxC of the images, KxRxS of the filters."""
     return f"{sizes['n']}x{one_image(sizes)}"
 
 
 def one_image(sizes: Mapping[str, str | int]) -> str:
-    """`16x16x64:64x3x3`: the same without the number of images."""
+    """`16x16x64:64x3x3` from a convolution's fields: HxWxC of an image, KxRxS of the filters."""
     return f"{sizes['h']}x{sizes['w']}x{sizes['c_in']}:{sizes['c_out']}x{sizes['r']}x{sizes['s']}"
 
 
 def how(sizes: Mapping[str, str | int]) -> list[str]:
-    """`stride 2`, `2 groups`, `NCHW`, `pad same`: the padding always, the others where they are not the usual."""
+    """What is unusual about a convolution, from its fields, and its padding: [`stride 2`, `2 groups`, `NCHW`, `pad same`]."""
     return [*unusual(sizes), f"pad {sizes['pad']}"]
 
 
 def unusual(sizes: Mapping[str, str | int]) -> list[str]:
-    """The same without the padding."""
+    """What is unusual about a convolution, from its fields, without its padding: [`stride 2`, `2 groups`, `NCHW`]."""
     words = []
     if sizes["stride"] != 1:
         words.append(f"stride {sizes['stride']}")
@@ -114,12 +117,12 @@ def unusual(sizes: Mapping[str, str | int]) -> list[str]:
 
 
 def problem(p: Problem) -> str:
-    """The computation in a few words; together with the arithmetic it is unique."""
+    """What a problem computes, in a few words; with the arithmetic they are unique."""
     return _PROBLEMS.get(p.op, _named_fields)(p)
 
 
 def _exactly(nbytes: int) -> str:
-    """Bytes in the largest unit that divides them: `3 KiB`."""
+    """Bytes as a whole number of the largest unit that divides them: `3 KiB`."""
     for power, unit in _UNITS:
         if nbytes % (1 << power) == 0:
             return f"{nbytes >> power:,} {unit}"
@@ -127,10 +130,12 @@ def _exactly(nbytes: int) -> str:
 
 
 def _products(p: Matmul | Conv) -> str:
+    """The sizes of a product or convolution, and its output's type if that is not the operands'."""
     return f"{shape(p)} to {p.out}" if p.out != p.dtype else shape(p)
 
 
 def _inference(p: Training | Inference, *sizes: str) -> str:
+    """`cifar10-cnn, batch 32`, then further sizes, and the type of the inputs if it is not float32."""
     words = [terminal.on_one_line(p.model), f"batch {p.batch}", *sizes]
     if p.dtype != "float32":
         words.append(f"{p.dtype} inputs")
@@ -138,6 +143,7 @@ def _inference(p: Training | Inference, *sizes: str) -> str:
 
 
 def _layer(p: LayerCall) -> str:
+    """`mnist-cnn conv2 fprop, batch 32`; of a layer without a model, its input and arguments instead of the model."""
     words = [part for part in (p.model, p.layer, p.direction) if part]
     if not p.model:
         words += [part for part in (p.input, p.arguments) if part]
@@ -145,6 +151,7 @@ def _layer(p: LayerCall) -> str:
 
 
 def _copy(p: Transfer) -> str:
+    """`h2d pinned 4 MiB`; with a kernel that runs at the same time: `beside fma in 4 chunks on 2 streams`."""
     words = [p.direction, p.host_memory, _exactly(p.nbytes)]
     if p.compute:
         words.append(f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}")
@@ -156,11 +163,12 @@ def _named_fields(p: Problem) -> str:
 
 
 def _at_once(p: AtOnce) -> str:
+    """`triad of 256 MiB while 4 work`, or `... alone`: the work of each of several GPUs."""
     return f"{work(p)} while {p.gpus} work" if p.together > 1 else f"{work(p)} alone"
 
 
 def work(p: AtOnce) -> str:
-    """What each of several GPUs does: `triad of 256 MiB`."""
+    """The work of each of several GPUs: `triad of 256 MiB`, `float32 product of side 8192`."""
     return f"{p.math} product of side {p.size}" if p.operation == "matmul" else f"{p.operation} of {size(p.size)}"
 
 
@@ -182,7 +190,7 @@ _PROBLEMS: dict[str, Callable] = {
 
 
 def device(name: str) -> str:
-    """`CPU`, `GPU`, and the further ones by their number: `GPU 1`."""
+    """The name of `cpu` and `gpu:0` for people: `CPU`, `GPU`; of further GPUs `GPU 1`."""
     return {"cpu": "CPU", "gpu:0": "GPU"}.get(name) or numbered(name)
 
 
@@ -214,26 +222,28 @@ def variant(kernel: str) -> str:
 
 
 def threads(m: Measurement) -> str:
+    """The number of CPU threads that a row sets; "-" if it sets none."""
     return str(m.threads or "-")
 
 
 def on(m: Measurement, clock: str) -> Estimate | None:
-    """Median seconds on that clock, with the interval; None without samples."""
+    """Median seconds of a row on a clock (host-latency, host-throughput, device), with the interval; None without samples."""
     samples = m.on(clock)
     return stats.median_of(samples) if samples and samples.seconds else None
 
 
 def time(e: Estimate | None) -> str:
+    """The time that an estimate of seconds is, in its unit; "-" of None."""
     return seconds(e.value) if e else "-"
 
 
 def width(e: Estimate | None) -> str:
-    """Half the interval in percent."""
+    """Half the width of an interval, relative to the value, in percent; "-" of None."""
     return share(e.noise) if e else "-"
 
 
 def status(m: Measurement) -> str:
-    """The status where it is not ok, with its reason."""
+    """The status of a row and its reason: `skipped: out of memory`; "" if it is ok."""
     if m.ok:
         return ""
     return f"{m.status}: {m.reason}" if m.reason else m.status

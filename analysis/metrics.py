@@ -348,7 +348,7 @@ COMPARED = {metric.key: metric for metric in _COMPARED}
 
 
 def columns_help(columns: dict[str, Metric]) -> list[terminal.Line]:
-    """A line a column: key, unit, which is better, and what it is."""
+    """A line of help for each column: its key, unit, which of two values is better, and what it is."""
     lines = []
     for m in columns.values():
         lines.append(terminal.Line(f"{m.better:<6}  {m.help}", label=f"{m.key:<19}  {m.unit:<6}  "))

@@ -82,7 +82,8 @@ class Between(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side(m: Measurement, clock: str) -> str:
-    """Name of the noise (CPU, GPU, CALLS or MODELS) that applies to a row's samples on a clock."""
+    """Which noise (CPU, GPU, CALLS or MODELS) a row's samples on a clock have: the CPU's, the GPU's by its own clock, of calls of
+    a GPU by the host's clock, or of whole trainings and inference."""
     if m.problem.op in ("training", "inference"):
         return MODELS
     if not m.on_gpu:
@@ -91,8 +92,11 @@ def side(m: Measurement, clock: str) -> str:
 
 
 def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[NoiseShare, ...]:
-    """The shares of equal sweeps, each given with its start in Unix seconds. Rows disturbed by other load count only where
-    fewer than _FEWEST undisturbed ones are left."""
+    """How much equal rows of two sweeps (runs of the same measurements) differ, for each side and length of call.
+
+    sweeps: (start in Unix seconds, results). Only pairs of sweeps that start far from each other count. Rows disturbed by other
+    load count only where fewer than _FEWEST undisturbed ones are left.
+    """
     starts = [start for start, _ in sweeps]
     span = max(starts) - min(starts)
     pairs: dict[tuple[str, int], list[_Pair]] = {}
@@ -115,7 +119,8 @@ def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[NoiseShare, ...]:
 
 
 def _noise_share(side: str, decade: int, pairs: "list[_Pair]") -> NoiseShare:
-    """The share of the pairs of a clock and length of call."""
+    """The noise of one side (CPU, GPU, CALLS or MODELS) for calls of about 10^decade seconds, from rows that were measured in two
+    sweeps."""
     differences = [pair.difference for pair in pairs]
     visit_differences = np.concatenate([pair.visit_differences for pair in pairs])
     spans = [pair.span_s for pair in pairs]
@@ -144,7 +149,8 @@ class _Pair:
 
 
 def _pairs(old: Measurement, new: Measurement) -> Iterator[tuple[tuple[str, int], _Pair]]:
-    """Yields ((side, decade), pair) for each clock that a row has in both of two sweeps."""
+    """Yields ((side, decade), pair) for each clock on which a row was timed in both of two sweeps. decade: the floor of log10 of
+    the seconds of a call."""
     disturbed = bool(DISTURBED & {*old.flags, *new.flags})
     for before in old.samples:
         after = new.on(before.clock)
@@ -162,13 +168,14 @@ def _pairs(old: Measurement, new: Measurement) -> Iterator[tuple[tuple[str, int]
 
 
 def _quantile(differences: Sequence[float] | np.ndarray) -> float:
-    """The QUANTILE of differences of logarithms, as a relative difference."""
+    """The QUANTILE (95 %) of absolute differences of logarithms, as a relative difference: 0.05 for 5 %."""
     return math.expm1(float(np.quantile(differences, QUANTILE)))
 
 
 @functools.cache
 def stored(root: pathlib.Path) -> dict[str, Noise]:
-    """Machine key -> the noise stored for it under a folder of reports. Files under local/ replace the others."""
+    """Machine key -> the noise that is stored for it under a folder of reports. A file under local/, written on this machine,
+    replaces one that came with the project."""
     noise_of_machine = {}
     for file in (*sorted(root.glob(f"*/{FILE}")), *sorted(root.glob(f"local/*/{FILE}"))):
         with contextlib.suppress(msgspec.DecodeError, OSError):  # another version's, or broken: as if there were none
@@ -178,8 +185,8 @@ def stored(root: pathlib.Path) -> dict[str, Noise]:
 
 
 def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
-    """The noise between runs for calls of so many seconds. A machine without stored noise takes that of the most similar stored
-    machine; DEFAULT if nothing is stored or the machine is unknown."""
+    """The noise between two runs of a machine, for one side (CPU, GPU, CALLS or MODELS) and calls of so many seconds. A machine
+    without stored noise takes that of the stored machine most like it; DEFAULT if nothing is stored or the machine is unknown."""
     known = [noise for noise in stored(REPORTS).values() if _shares_of(noise, side)]
     if not known or machine is None:
         return Between(share=DEFAULT[side], source=GUESS, visit_share=DEFAULT[side])
@@ -198,20 +205,26 @@ def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
 
 
 def _shares_of(noise: Noise, side: str) -> list[NoiseShare]:
+    """A machine's stored noise of one side, for all lengths of call."""
     return [share for share in noise.shares if share.side == side]
 
 
 def _likeness(a: Machine, b: Machine, side: str) -> tuple:
-    gpus = side != CPU and {g.name for g in a.gpus} == {g.name for g in b.gpus}
-    return a.key == b.key, gpus, (a.vendor, a.simd) == (b.vendor, b.simd), -abs(math.log(a.cores / b.cores))
+    """Sort key: how alike two machines are. The same one, then the same GPUs (not for the CPU's noise), then a CPU of the same
+    vendor and SIMD level, then a similar number of cores."""
+    same_gpus = side != CPU and {gpu.name for gpu in a.gpus} == {gpu.name for gpu in b.gpus}
+    same_cpu = (a.vendor, a.simd) == (b.vendor, b.simd)
+    return a.key == b.key, same_gpus, same_cpu, -abs(math.log(a.cores / b.cores))
 
 
 def with_noise_between_runs(machine: Machine | None, m: Measurement, samples: Samples, seconds: Estimate) -> Estimate:
-    """A row's seconds with the noise between runs in the interval; within its run alone where the machine is unknown."""
+    """A row's median seconds with the noise between runs of its machine added to the interval, which shows the noise within its
+    run alone; unchanged if the machine is unknown. samples: those of the median."""
     if machine is None:
         return seconds
     between = between_runs(machine, side(m, samples.clock), seconds.value)
-    return quotient(seconds, exact(1.0), half_width(between, visit_medians(samples), m.span_s or 0.0))
+    log_error = half_width(between, visit_medians(samples), m.span_s or 0.0)
+    return quotient(seconds, exact(1.0), log_error=log_error)
 
 
 def half_width(between: Between, visits: Sequence[float], span_s: float) -> float:
@@ -241,5 +254,6 @@ def half_width(between: Between, visits: Sequence[float], span_s: float) -> floa
 
 
 def _variance(share: float) -> float:
-    """The variance of a logarithm, of which two differ by at most that share in 95 of 100 cases."""
+    """The variance of the logarithm of a time, if two such times differ by at most `share` (0.05 for 5 %) in 95 of 100 cases.
+    They are taken as normal and independent."""
     return (math.log1p(share) / (math.sqrt(2) * Z)) ** 2

@@ -8,7 +8,8 @@ _SPANS = ((86400.0, "days"), (3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µ
 
 
 def decimals(e: Estimate, most: int = 3) -> int:
-    """Decimal places of a value, to the first digit of half its interval: two to `most` significant digits. Negative: tens."""
+    """The number of decimal places that a value is written with: down to the first digit of half its interval, but at least two
+    and at most `most` significant digits. Negative: it is rounded to tens, hundreds ..."""
     if not e.value or not math.isfinite(e.value):
         return 0
     first = math.floor(math.log10(abs(float(f"{e.value:.{most - 1}e}"))))
@@ -21,26 +22,27 @@ def decimals(e: Estimate, most: int = 3) -> int:
 
 
 def rounded(value: float, places: int) -> str:
-    """A number with so many decimal places, thousands apart: `1,240`, `0.31`; negative places round to tens."""
+    """A number with so many decimal places and commas between thousands: `1,240`, `0.31`; negative places round to tens, hundreds
+    ..."""
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
     return f"{round(value, places) + 0.0:,.{max(0, places)}f}"
 
 
 def number(e: Estimate | float, most: int = 3) -> str:
-    """A number with the digits that its interval leaves."""
+    """A value with no more digits than its interval leaves certain, `most` significant ones at most."""
     e = exact(e)
     return rounded(e.value, decimals(e, most))
 
 
 def interval(e: Estimate, most: int = 3, space: str = " ") -> str:
-    """`[17, 35]`, with the places of its value."""
+    """`[17, 35]`: both ends with the decimal places that the value has. space: between the ends."""
     places = decimals(e, most)
     return f"[{rounded(e.low, places)},{space}{rounded(e.high, places)}]"
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """(its seconds, its name) of the unit in which a time is written."""
+    """(seconds, name) of the unit in which a time of so many seconds is written: (1e-3, "ms"). Minutes and weeks are not used."""
     about = abs(float(f"{seconds:.2e}"))
     if not about:
         return 1.0, "s"
@@ -52,8 +54,8 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def time(e: Estimate | float, with_interval: bool = False, space: str = " ") -> str:
-    """`21 s`; `with_interval` `21 s [17, 35]`; a time that may be none: `at most 35 s`. `space`: between a number and its unit,
-    and within the interval."""
+    """A time: `21 s`; with_interval `21 s [17, 35]`; `at most 35 s` if it may be 0. space: between a number and its unit, and
+    within the interval."""
     most = exact(e).high
     size, unit = _unit(exact(e).value or most)
     e = exact(e) / size
@@ -66,12 +68,13 @@ def time(e: Estimate | float, with_interval: bool = False, space: str = " ") -> 
 
 
 def timed(e: Estimate, space: str = " ") -> str:
-    """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
+    """A time with its interval, `21 s [17, 35]`; `at most 35 s` if it may be 0."""
     return time(e, with_interval=True, space=space)
 
 
 def less_than(e: Estimate) -> float | None:
-    """The upper end of an interval that holds 0, if the value is at most half of it: the part is less than that. Else None."""
+    """The upper end of a time that may be 0 and is at most half of that end, so that only "less than" it can be said; None for
+    others."""
     return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
 
 

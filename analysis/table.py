@@ -98,8 +98,8 @@ class Table:
             self._words.add(len(self.heads) - 1)
 
     def text(self, most: int | None = None) -> list[str]:
-        """The lines for a terminal of so many columns (default: that of stdout; 0: unlimited). If columns other than those of
-        `least` would be lost, each cell gets a line of its own under its row's first cell."""
+        """The lines for a terminal of `most` columns (None: stdout's width; 0: unlimited). If more columns than those of `least`
+        have no room, each row takes several lines instead: its first cell, then a line for each further one."""
         most = terminal.width() if most is None else most
         widths = self.fitted([_longest_cell(self.rows, i) for i in range(len(self.heads))], most)
         if len(widths) < len(self.heads) - len(self._least):
@@ -110,7 +110,8 @@ class Table:
         return lines
 
     def _cell_lines(self, most: int) -> list[str]:
-        """Each row as its first cell, with a line for each further cell that says anything."""
+        """Each row as its first cell and, below it, a line `head: cell` for each further cell that is not empty. most: columns of
+        the terminal."""
         lines: list[str] = []
         for first, *rest in self.rows:
             lines += terminal.wrapped(str(first), most)
@@ -120,7 +121,8 @@ class Table:
         return lines
 
     def head(self, widths: dict[int, int], most: int) -> list[str]:
-        """The heads over columns of these widths, in several lines where they are longer."""
+        """The lines of the heads. widths: column -> its width; longer heads wrap, and their last lines are level. most: columns
+        of the terminal, 0 for unlimited."""
         parts = [textwrap.wrap(head, widths.get(i, len(head))) for i, head in enumerate(self.heads)]
         height = max(len(parts[i]) for i in widths)
         columns = [[""] * (height - len(part)) + part[:height] for part in parts]
@@ -135,12 +137,17 @@ class Table:
         return [*self.md_head(), *lines, ""] if lines else []
 
     def md_head(self) -> list[str]:
+        """The two Markdown lines of the heads; columns of numbers are aligned to the right."""
         marks = ["---" if i in self._words else "---:" for i in range(len(self.heads))]
         return [line(self.heads), line(marks)]
 
     def fitted(self, cells: Sequence[int], most: int) -> dict[int, int]:
-        """Column -> its width, for the columns that fit a terminal of so many columns (0: unlimited), given the widths of their
-        cells. First heads wrap, then columns of `least` go, then words wrap."""
+        """Column -> its width, for the columns that fit a terminal of `most` columns (0: unlimited). cells: the width of each
+        column's longest cell.
+
+        If there is too little room, first heads wrap, then the columns of `least` go, then columns of words get narrower, down to
+        _SHORT or half of their longest cell; then columns go from the last but one. Room to spare is given back in the end.
+        """
         whole = [max(width, len(head)) for width, head in zip(cells, self.heads, strict=True)]
         least = [max(width, *map(len, head.split())) for width, head in zip(cells, self.heads, strict=True)]
         widths = dict(enumerate(whole))
@@ -175,8 +182,11 @@ class Table:
         return widths
 
     def lines(self, cells: Sequence[object], widths: dict[int, int], most: int) -> list[str]:
-        """The lines of a row. A cell that is too long takes the row's spare room, then continues below. A last cell that would
-        continue more than once, or break inside a word, gets lines of its own."""
+        """The lines of a row. widths: column -> its width. most: columns of the terminal, 0 for unlimited.
+
+        A cell that is longer than its column takes the row's spare room, then continues on further lines. A last cell that would
+        take more than two lines, or break inside a word, gets lines of its own below the row.
+        """
         parts_of_cell = {i: [str(cells[i])] for i in widths}
         spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
         for i in widths:
@@ -202,7 +212,7 @@ class Table:
         return lines + below
 
     def _padded(self, part: str, column: int, width: int) -> str:
-        """Words begin where their column does, numbers end there."""
+        """A part of a cell with blanks: words to the left of their column, numbers to the right."""
         return part.ljust(width) if column in self._words else part.rjust(width)
 
 
@@ -217,15 +227,17 @@ def _says_anything(rows: list[list[object]], column: int) -> bool:
 
 
 def _chosen(row: list[object], columns: list[int]) -> list[object]:
+    """The cells of a row in these columns."""
     return [row[i] for i in columns]
 
 
 def _longest_cell(rows: list[list[object]], column: int) -> int:
+    """The number of characters of a column's longest cell; 0 without rows."""
     return max((len(str(row[column])) for row in rows), default=0)
 
 
 def _painted(cell: object, part: str) -> str:
-    """A part of a cell as a terminal shows it."""
+    """A part of a cell, in color if the cell stands out and the terminal has colors."""
     return terminal.paint(part, cell.style) if isinstance(cell, Styled) else part
 
 
@@ -263,7 +275,7 @@ class Printed(Table):
         self.hidden = {head for i, head in enumerate(self.heads) if i not in self._widths}
 
     def show(self, cells: Sequence[object]) -> None:
-        """Prints a row, the first one under the heads."""
+        """Prints a row, and the heads before the first one."""
         if not self.begun:
             print(*(self.md_head() if self._markdown else self.head(self._widths, self._most)), sep="\n")
         self.begun = True
@@ -273,7 +285,7 @@ class Printed(Table):
 
 
 def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
-    """The lines of sentences and tables, as Markdown or for the terminal."""
+    """The lines of texts and tables one after the other, as Markdown or for the terminal."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, str):
@@ -286,7 +298,8 @@ def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
 
 
 def cell(value: object) -> object:
-    """A cell of a CSV file: text that a spreadsheet would run as a formula has an apostrophe before it; numbers stay."""
+    """The value of a CSV cell. Text that a spreadsheet would run as a formula gets an apostrophe before it; numbers stay as they
+    are."""
     is_formula = (
         isinstance(value, str) and re.match(r"[=+@\t\r\n＝＋－＠-].", value, re.DOTALL) and not _NUMBER.fullmatch(value)
     )
@@ -294,7 +307,7 @@ def cell(value: object) -> object:
 
 
 def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
-    """Prints records as json or csv."""
+    """Prints rows, each name -> value, as "json" or "csv" (`format_`). heads: the names of the columns of csv."""
     if format_ == "json":
         print(json.dumps(rows, indent=1))
         return
@@ -305,12 +318,17 @@ def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
 
 
 def line(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
 
 
 def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, command: str) -> None:
-    """Replaces the lines between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->` by the lines of that kind, where COMMAND names
-    the run.
+    """Replaces generated parts of a page. Such a part is the lines between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->`, where
+    COMMAND names the run.
+
+    Args:
+        blocks: kind -> the new lines; a kind that the page does not have is left out.
+        command: writes the page, for the error.
 
     Raises: as `require_block`.
     """
@@ -324,9 +342,9 @@ def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, com
 
 
 def page_text(readme: pathlib.Path) -> str:
-    """The text of a page, the ends of its lines as they are.
+    """The text of a page with the ends of its lines as they are.
 
-    Raises: ValueError for what is no regular file, and for one that is no text.
+    Raises: ValueError for a file that cannot be read or is no text in UTF-8.
     """
     from workloads.records import regular_files
 
@@ -339,8 +357,8 @@ def page_text(readme: pathlib.Path) -> str:
 
 
 def require_block(readme: pathlib.Path, kinds: Sequence[str], run: str, command: str) -> None:
-    """Raises ValueError for a page that cannot be read and for one without lines of these kinds to write between; it shows the
-    first kind's pair of lines with `command`, which writes it."""
+    """Raises ValueError for a page that cannot be read, or that has no generated part of one of these kinds for the run (see
+    put_blocks). The message shows the pair of lines of the first kind, with `command`, which writes it."""
     pair = f"<!-- {kinds[0]}: python -m {command} --> and <!-- /{kinds[0]} -->"
     try:
         page = page_text(readme)
@@ -351,7 +369,7 @@ def require_block(readme: pathlib.Path, kinds: Sequence[str], run: str, command:
 
 
 def _marked(kind: str, run: str) -> re.Pattern[str]:
-    """The pattern of a block of this kind whose command names the run; its groups are the first line, its `end` and the `last`
-    line."""
+    """The pattern of a page's generated part of a kind whose command names the run. Its groups: the first line, `end` (the
+    characters that end a line) and `last` (the last line)."""
     path = re.escape(str(pathlib.PurePath(run)))
     return re.compile(rf"(<!-- {kind}: [^\n]*{path}/? [^\n]*-->(?P<end>\r?\n)).*?(?P<last><!-- /{kind} -->)", re.DOTALL)

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 from analysis.metrics import VALUES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kernels.problems import Problem
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def digits(value: float, most: int = 3) -> str:
-    """Three significant digits, or as many as `most`, never an exponent: 131, 24.1, 0.00123, 771000."""
+    """A number with `most` significant digits and no exponent: 131, 24.1, 0.00123, 771000."""
     if not math.isfinite(value):
         return str(value)
     rounded = float(f"{value:.{most - 1}e}")
@@ -22,6 +24,7 @@ def digits(value: float, most: int = 3) -> str:
 
 
 def _rounded(value: float) -> float:
+    """A number rounded to three significant digits."""
     return float(f"{value:.2e}")
 
 
@@ -35,7 +38,7 @@ def _trimmed(value: float) -> str:
 
 
 def _time_unit(value: float) -> tuple[float, str]:
-    """(its seconds, its name) of the unit in which a time is written."""
+    """(seconds, name) of the unit in which a time of so many seconds is written: (1e-3, "ms")."""
     return next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1]) if value else (1.0, "s")
 
 
@@ -46,6 +49,7 @@ def seconds(value: float) -> str:
 
 
 def _flops_unit(value: float) -> tuple[float, str]:
+    """(FLOP/s, name) of the unit in which a rate of so many FLOP/s is written."""
     return (1e12, "TFLOP/s") if _rounded(value) >= 1e12 else (1e9, "GFLOP/s")
 
 
@@ -61,13 +65,16 @@ def bytes_rate(value: float) -> str:
 
 
 def rate(problem: "Problem", seconds: float) -> str:
-    """A problem's rate: FLOPs a second or bytes a second, whichever it is rated by; a dash if it counts neither."""
+    """The rate of a call of so many seconds: FLOPs a second or bytes a second, whichever is usual for the problem; "-" if it
+    counts neither."""
     work = getattr(problem, problem.rated)
-    return (flops_rate if problem.rated == "flops" else bytes_rate)(work / seconds) if work else "-"
+    if not work:
+        return "-"
+    return flops_rate(work / seconds) if problem.rated == "flops" else bytes_rate(work / seconds)
 
 
 def written(value: float, unit: str) -> str:
-    """A number in a unit of METRICS: 1.41 GHz, 697 W, 24.0 ms; a ratio or a count has none."""
+    """A number in one of the units of METRICS, as people read it: 1.41 GHz, 697 W, 24.0 ms. A ratio or a count has no unit."""
     if unit == "s":
         return seconds(value)
     if unit == "byte":
@@ -86,7 +93,8 @@ def written(value: float, unit: str) -> str:
 
 
 def tick(value: float, unit: str) -> str:
-    """The same beside an axis: without zeros at the end of decimal places."""
+    """A number in one of the units of METRICS, as beside an axis: like `written`, but without zeros at the end of decimal
+    places."""
     if unit == "count":
         return written(value, unit)
     units = {
@@ -102,20 +110,22 @@ def tick(value: float, unit: str) -> str:
 
 
 def metric(key: str, value: float) -> str:
-    """A number of a row's `values` in its unit."""
+    """A number of a row's `values` by its key, with its unit: 1.41 GHz."""
     return written(value, VALUES[key].unit)
 
 
 def percent(fraction: float) -> str:
+    """A fraction in percent: 0.824 is `82.4 %`."""
     return "<0.01 %" if 0 < fraction < 1e-4 else f"{digits(100 * fraction)} %"
 
 
 def change(fraction: float, places: int = 1) -> str:
-    """A number beside another, as a share of it with its sign: `+7.0 %`."""
+    """A relative change with its sign: 0.07 is `+7.0 %`."""
     return f"{100 * fraction:+.{places}f} %"
 
 
 def _bytes_unit(count: float) -> tuple[float, str]:
+    """(bytes, name) of the unit in which so many bytes are written."""
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**power:
             return 1024.0**power, unit
@@ -123,17 +133,20 @@ def _bytes_unit(count: float) -> tuple[float, str]:
 
 
 def size(count: float) -> str:
-    """Bytes in KiB, MiB, GiB where they come to at least one."""
+    """So many bytes in the largest of KiB, MiB and GiB of which they are at least one."""
     nbytes, unit = _bytes_unit(count)
     return f"{count:.0f} bytes" if nbytes == 1 else f"{digits(count / nbytes)} {unit}"
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """2 rows, 1 row."""
+    """A number and its noun: `2 rows`, `1 row`. many: the plural, if it is not `one` and an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def join(words) -> str:
-    """a, b and c."""
+def join(words: "Iterable[str]") -> str:
+    """`a, b and c`; "" of nothing."""
     words = list(words)
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+    if not words:
+        return ""
+    *first, last = words
+    return " and ".join(filter(None, (", ".join(first), last)))
