@@ -1,6 +1,7 @@
 """The output of -h and --help: one screen with the flags that people need, or all flags. Standard library only."""
 
 import argparse
+import functools
 import re
 import textwrap
 from collections.abc import Iterable
@@ -98,6 +99,7 @@ def _brief(action: argparse.Action) -> str:
 OVERVIEWS = ("workloads", "analysis")  # commands that list the others
 
 
+@functools.cache
 def _sources() -> dict[str, str]:
     """Every command -> the source of the module that has its QUESTION; nothing is imported."""
     by_command = {}

@@ -4,6 +4,8 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from workloads import help_screen
+from workloads.command_line import invocation
 from workloads.corrections.grammar import Grammar
 from workloads.corrections.nearest import ALIKE, DASHES, nearest, plain, sharing_a_part
 from workloads.stops import Usage
@@ -38,7 +40,7 @@ def refusal(message: str, words: Sequence[str], grammar: Grammar) -> Usage:
     """The error for a message of argparse."""
     extra = re.match(r"unrecognized arguments: (\S+)", message)
     if extra:
-        why = reason(extra[1], grammar)
+        why = reason(extra[1], grammar) or _other_commands(extra[1], grammar)
         return Usage(f"unexpected argument {extra[1]!r}" + (f"; {why}" if why else ""), wrong=extra[1])
     lacking = re.match(r"the following arguments are required: (.*)", message)
     if lacking:
@@ -77,6 +79,15 @@ def reason(word: str, grammar: Grammar) -> str:
     name = plain(word.partition("=")[0])
     reasons = [why for names, needed, why in _REASONS if name in names.split() and needed in grammar.flags]
     return reasons[0] if reasons and word[:1] in DASHES else ""
+
+
+def _other_commands(word: str, grammar: Grammar) -> str:
+    """The commands that have a flag to which no flag here is similar, as a part of a sentence; "" of any other word."""
+    name = word.partition("=")[0]
+    if name[:2] != "--" or nearest(name, grammar.flags):
+        return ""
+    having = [invocation.name_typed(command) for command in help_screen.commands_with(name, grammar.module)[:2]]
+    return f"a flag of {' and '.join(having)}" if having else ""
 
 
 def unknown(
