@@ -70,9 +70,7 @@ def parsed(rows: str) -> list[list[str]]:
 
 
 class Table:
-    """Heads (`one | two` or one by one) and rows. The first `left` columns are words, the others numbers, but for the last one
-    where `last` says so. `optional` columns are left out where they say nothing (a dash or nothing in every row), those of
-    `least` where the terminal is too narrow, the first of these first."""
+    """Heads and rows of cells, for a terminal or as Markdown."""
 
     def __init__(
         self,
@@ -83,6 +81,9 @@ class Table:
         least: str | Iterable[str] = (),
         last: bool = False,
     ):
+        """heads: `one | two`, or one by one. rows: their cells. left: the number of columns of words, before those of numbers;
+        `last`: the last column is words too. optional: heads of columns that are left out if every cell is empty or a dash.
+        least: heads of columns that a narrow terminal does without, the first of these first."""
         every_head = named(heads)
         every_row = [_on_one_line(row) for row in rows]
         columns = [
@@ -263,6 +264,8 @@ class Printed(Table):
     are, and which are words (`kernel 24< | time 8`)."""
 
     def __init__(self, heads: str | Iterable[str], markdown: bool = False, least: str | Iterable[str] = ()):
+        """heads: `kernel 24< | time 8`, or one by one: each with its width, and `<` for words. markdown: whether rows are printed
+        as Markdown. least: heads of columns that a narrow terminal does without."""
         columns = [_PrintedHead.from_text(head) for head in named(heads)]
         super().__init__([column.name for column in columns], least=least)
         self._markdown = markdown

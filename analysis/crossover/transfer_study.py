@@ -153,7 +153,8 @@ class CopyMethod:
     """One method of copying to the device: its measured seconds by size, and the line that was fitted to them."""
 
     def __init__(self, kernel: str, host_memory: str, rows: Measurements, line: links.Link | None):
-        """host_memory: pageable or pinned. rows: the kernel's rows from such memory. line: None where none could be fitted."""
+        """kernel, host_memory: what copies, from pageable or pinned memory. rows: its rows. line: seconds by bytes, fitted to
+        them; None where no line could be fitted."""
         self.name = METHODS.get((kernel, host_memory)) or f"{labels.short(kernel)} of {host_memory} memory"
         self._seconds_by_bytes = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
         self._line = line

@@ -55,12 +55,10 @@ def measured_pass(nbytes: float, seconds: float) -> MeasuredShape:
 
 class LinearModel:
     """seconds = constant_s + flops x flop_s + bytes x byte_s, with nonnegative numbers that have the least squared relative
-    errors.
-
-    has_constant: whether a call without work takes time.
-    """
+    errors."""
 
     def __init__(self, rows: Sequence[MeasuredShape], has_constant: bool):
+        """Fits the three numbers to measured shapes; without `has_constant`, a call without work takes no time."""
         columns = np.array([(row.flops, row.nbytes, float(has_constant)) for row in rows])
         seconds = np.array([row.seconds for row in rows])
         self.flop_s, self.byte_s, self.constant_s = least_squares(columns, seconds).tolist()
@@ -75,13 +73,12 @@ class LinearModel:
 
 class Curve:
     """Interpolates seconds between measured shapes of one kind: a linear model in FLOPs and bytes, corrected by how far the
-    nearest measured shapes lie above it.
-
-    has_constant: whether the model has a constant, as for rows of libraries, which contain a call.
-    work_powers: the power of each size that the work grows with.
-    """
+    nearest measured shapes lie above it."""
 
     def __init__(self, rows: tuple[MeasuredShape, ...], has_constant: bool, work_powers: tuple[float, ...]):
+        """rows: the measured shapes, each once.
+        has_constant: whether the model has a constant, as for rows of libraries, which contain a call.
+        work_powers: the power of each size with which the work grows."""
         self.rows = rows
         self.model = LinearModel(rows, has_constant)
         self.work_powers = work_powers

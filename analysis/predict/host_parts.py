@@ -16,7 +16,7 @@ from analysis.predict.profile import (
     Profile,
     cached_in_profile,
     clock,
-    launches,
+    constants_command,
 )
 from analysis.predict.step_kernels import step_kernel
 from analysis.predict.step_kernels.step_kernel import StepKernel
@@ -153,7 +153,7 @@ def dispatch_of(profile: Profile, device: str, execution: str, *, kernel: str = 
     elif kernel == TENSORFLOW_LOOP:  # which waits for a GPU at its end alone
         step = profile.constant(name, device, clock=clock(device))
     if step is None:
-        raise Lacking(f"no step with almost no work on {device}", [launches(device)])
+        raise Lacking(f"no step with almost no work on {device}", [constants_command(device)])
     if steps_a_call == 1:
         return step
     call = profile.constant(name, device)

@@ -13,8 +13,8 @@ from analysis.predict.profile import (
     Read,
     cached_in_profile,
     clock,
-    command,
     row_sources,
+    rows_command,
 )
 from analysis.predict.row_seconds import whole_seconds
 from analysis.predict.step_kernels.operation_counts import counts, unfused_traffic
@@ -51,7 +51,7 @@ def pass_seconds(profile: Profile, problem: Stream, device: str, execution: str)
                 seconds = seconds * (unfused_traffic(problem.operation) / traffic_of_rows)
             instead = ""
             if device == "cpu" and source == LIBRARIES:
-                instead = f"passes priced as libraries make them; TensorFlow's: {command(problem, device)}"
+                instead = f"passes priced as libraries make them; TensorFlow's: {rows_command(problem, device)}"
             return Read(seconds=seconds, source=WORDS[source], instead=instead)
     return None
 

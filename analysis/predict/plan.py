@@ -106,7 +106,8 @@ def _predict(flags: Namespace) -> PredictPlan:
     for name in models:
         described_model.require(name)
     if not flags.profile:
-        raise options.Usage("say with --profile what is measured of the machine", right=f"--profile {STORED_GPU}")
+        example = f"--profile {STORED_GPU}"
+        raise options.Usage("say with --profile what is measured of the machine", right=example)
     machine = profile.read(*flags.profile)
     on_devices = _settings(flags, machine)
     if flags.save:

@@ -7,7 +7,7 @@ import msgspec
 
 from analysis.predict.calibration import calibration
 from analysis.predict.components import FIT, Components, components
-from analysis.predict.profile import COMPILED, Profile, all_of, launches
+from analysis.predict.profile import COMPILED, Profile, all_of, constants_command
 from analysis.predict.step_time import UNFITTED, Calibration, calibrated_parts
 from analysis.predict.step_work import RoughWork
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, within_factor
@@ -94,11 +94,14 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"):
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is not known, in words: `partial`, and the parts of the whole training without a measurement, with the command
-        that measures them."""
+        """What is not known, in words: `partial`, and the parts of the whole training that were not measured, with the command
+        line that measures them."""
         if not self.unmeasured:
             return self.partial
-        return (*self.partial, f"of the whole training {join(self.unmeasured)}: {launches(self.settings.device)}")
+        return (
+            *self.partial,
+            f"of the whole training {join(self.unmeasured)}: {constants_command(self.settings.device)}",
+        )
 
     @property
     def epoch_total_s(self) -> Estimate:

@@ -113,7 +113,7 @@ def coordinates(problem: Matmul | Conv) -> tuple[float, ...]:
     )
 
 
-def command(problem: Matmul | Conv | Stream, device: str) -> str:
+def rows_command(problem: Matmul | Conv | Stream, device: str) -> str:
     """The command line that measures such problems on a device for a profile."""
     passes = f" --operations {PASSES} --dtypes float32" if device == "cpu" else ""
     words = {
@@ -136,7 +136,7 @@ def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
     return (*flags, "--dtypes", math, "--modes", "resident")
 
 
-def launches(device: str) -> str:
+def constants_command(device: str) -> str:
     """The command line that measures a device's constants: launches, framework calls, Keras steps with almost no work."""
     return f"python -m workloads.launch --backends tensorflow --device {'cpu' if device == 'cpu' else 'gpu'}"
 
@@ -146,6 +146,7 @@ class Lacking(ValueError):
 
     def __init__(self, what: str, commands: Iterable[str]):
         #: The rows, in words.
+        """what: the rows that are lacking, in words. commands: the command lines that measure them."""
         self.what = what
         #: The command lines that measure them.
         self.commands = tuple(commands)
@@ -195,6 +196,8 @@ class Profile:
         replaced: Iterable[Measurement] = (),
     ):
         #: The rows that count.
+        """measurements: the rows that count. machine: on which they were measured; None if that is not known. replaced: rows that
+        newer ones replace."""
         self.measurements = tuple(row for row in measurements if not is_sustained(row))
         self.machine = machine
         #: The machine's name.

@@ -9,7 +9,7 @@ from analysis.predict.critical_path import Path, TimedKernel, critical_path
 from analysis.predict.curves import UNLIKE
 from analysis.predict.passes import pass_seconds
 from analysis.predict.products import product
-from analysis.predict.profile import OP_BY_OP, Lacking, Profile, Read, command
+from analysis.predict.profile import OP_BY_OP, Lacking, Profile, Read, rows_command
 from analysis.predict.step_kernels.operation_counts import unfused_traffic
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.stats import Estimate, covering, total, within_factor
@@ -65,7 +65,7 @@ def work_parts(kernels: Sequence[StepKernel], profile: Profile, device: str, exe
         read = _read(profile, kernel.problem, device, execution)
         if read is None:
             rows = f"no {kernel.problem.op} rows of {device}"
-            lacking[kernel.part] = Lacking(rows, [command(kernel.problem, device)])
+            lacking[kernel.part] = Lacking(rows, [rows_command(kernel.problem, device)])
             continue
         if read.instead:
             partial.append(f"{kernel.part}: {read.instead}")

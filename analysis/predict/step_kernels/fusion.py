@@ -83,7 +83,9 @@ def _inside_products(works: Sequence[Work]) -> set[str]:
 
 
 def compiled(works: Iterable[Work], device: str = "cpu") -> list[StepKernel]:
-    """The kernels that XLA makes of a step's operations on a device, by the rule at the head of this file."""
+    """The kernels that XLA makes of a training step's operations on a device: one for each product, convolution and pool; one for
+    each run of element-wise operations between them, forward and then backward from the last layer to the first; the loss's small
+    kernels; the optimizer's. The head of this file has the whole rule."""
     works = list(works)
     layers = [work for work in works if work.kind not in ("loss", "optimizer")]
     forward = [work for work in layers if not is_backward(work.direction)]
@@ -98,8 +100,8 @@ def compiled(works: Iterable[Work], device: str = "cpu") -> list[StepKernel]:
 
 
 def _fused(works: Iterable[Work]) -> Iterator[StepKernel]:
-    """The kernels of operations in this order: one for each product and each pass that XLA never fuses, and one for each run of
-    passes between them."""
+    """The kernels of operations in this order: one for each product and for each pass that XLA never fuses (such as a pool), and
+    one for each run of other passes between them."""
     chain: list[Work] = []
     for work in works:
         if _stands_alone(work):

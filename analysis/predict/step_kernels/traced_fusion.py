@@ -21,7 +21,9 @@ _FUSED = ("element-wise", "movement", "gather", "reduction")
 
 
 def compiled(step: TracedStep, batch: int, precision: StepPrecision, device: str) -> list[StepKernel]:
-    """The kernels that XLA makes of a step's operations for that device, by the rule above."""
+    """The kernels that XLA makes of a traced step's operations at a batch on a device: products and pools alone, element-wise
+    operations that follow one another in one kernel. The head of this file has the whole rule. precision: of the step's
+    products."""
     launched = [run for run in runs_of(step, batch) if run.operation.kind != "view" or run.assigns]
     kernels = []
     for chain in _chains(launched):
@@ -34,7 +36,8 @@ def compiled(step: TracedStep, batch: int, precision: StepPrecision, device: str
 
 
 def _chains(runs: Iterable[OperationRun]) -> Iterator[list[OperationRun]]:
-    """The operations of each kernel that XLA fuses, in the order of the trace. runs: operations at one batch."""
+    """Yields the operations that XLA fuses into one kernel, kernel by kernel, in the order of the trace: a kernel ends before an
+    operation that cannot join it, and after one that ends it. runs: operations at one batch."""
     chain: list[OperationRun] = []
     for run in runs:
         if chain and not _joins(run, chain):
@@ -49,7 +52,8 @@ def _chains(runs: Iterable[OperationRun]) -> Iterator[list[OperationRun]]:
 
 
 def _joins(run: OperationRun, chain: Sequence[OperationRun]) -> bool:
-    """Whether an operation is fused into the kernel of those just before it (`chain`), by the rule at the head of this file."""
+    """Whether XLA fuses an operation into the kernel of those just before it (`chain`): element-wise operations, copies and
+    reductions of the same phase (forward, backward, update) on as many elements, or on more."""
     last = chain[-1]
     is_fused = run.operation.kind in _FUSED or run.assigns
     if not is_fused or run.operation.phase != last.operation.phase or run.times != last.times:
@@ -62,7 +66,8 @@ def _joins(run: OperationRun, chain: Sequence[OperationRun]) -> bool:
 
 
 def _is_last_of_kernel(run: OperationRun) -> bool:
-    """Whether the kernel that an operation is in ends with it, by the rule at the head of this file."""
+    """Whether a kernel ends with this operation: a product, a pool, a reduction, or one that sets a variable outside the
+    optimizer."""
     operation = run.operation
     if run.assigns and operation.phase != "update":
         return True
