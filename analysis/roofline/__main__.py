@@ -41,6 +41,10 @@ def _run(plan: "RooflinePlan") -> int:
 
 
 def _roofline(plan: "RooflinePlan") -> int:
+    """Prints the tables of a machine's roofs and writes the picture. Returns the exit status.
+
+    Raises: ValueError for runs of several machines; options.Missing for runs without a measured roof, and without matplotlib.
+    """
     from analysis.analysis import Analysis
     from analysis.compare.comparison import machine_keys
     from workloads import records
@@ -59,7 +63,8 @@ def _roofline(plan: "RooflinePlan") -> int:
 
 
 def _print_tables(loaded: "Loaded", roofs: "Roofs") -> None:
-    """The roofs, the products and layers under them, and what is wrong with rows above them."""
+    """Prints the measured limits (roofs) of each device, then the products and layers with their shares of these, then rows that
+    are faster than their roof."""
     from analysis.report.charts import roofline
     from analysis.report.sections.roofline import CEILINGS, ceilings
     from analysis.roofline.bounds import (
@@ -94,6 +99,7 @@ def _print_tables(loaded: "Loaded", roofs: "Roofs") -> None:
 
 
 def _no_roof(plan: "RooflinePlan") -> options.Missing:
+    """The error for runs without a measured roof: it names the rows that give one, and a stored run to look at instead."""
     stored = options.near(options.stored_run())
     wrong = plan.runs[0] if len(plan.runs) == 1 else None
     tip = f"python -m analysis.roofline {stored}"
