@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 LONG = "Starts a command by its short name: crossover matmul is python -m workloads.matmul."
 FIRST = ("explain", "run", "doctor", "report")  # the commands that people need most
 VERSION_WORDS = ("--version", "-V", "version")
-QUICK_SUITE = ("workloads.suite", "--quick")  # crossover run, as make run
+QUICK_FLAGS = ("--quick",)  # of `crossover run`, which is the suite as `make run` starts it
 
 
 def commands() -> dict[str, str]:
-    """Short name of a command -> its module; those of FIRST come first."""
+    """Short name of a command -> its module, such as matmul -> workloads.matmul; those of FIRST come first."""
     modules = {module.rpartition(".")[2]: module for module in help_screen.commands()}
-    modules["run"] = QUICK_SUITE[0]
+    modules["run"] = "workloads.suite"
     first = {name: modules[name] for name in FIRST}
     return first | modules
 
@@ -57,7 +57,7 @@ def overview() -> list[str]:
 
 
 def unknown(words: Sequence[str]) -> options.Usage:
-    """The error for words that begin with no command."""
+    """The error for a command line whose first word is no command: it proposes a similar command, or what takes such a word."""
     name, *others = words
     if name in HELP_WORDS:
         command = nearest(others[0], commands()) if others else ""
@@ -71,12 +71,12 @@ def unknown(words: Sequence[str]) -> options.Usage:
     if not similar and name.partition(":")[0].endswith((".py", ".ipynb")):
         return options.Usage(f"no command {name!r}: explain takes a script", instead=_line("explain", words))
     if not similar:
-        return options.Usage(f"no command {name!r}", "python -m crossover")
+        return options.Usage(f"no command {name!r}", tip="python -m crossover")
     return options.Usage(f"no command {name!r}", instead=_line(similar, others), right=similar, similar="command")
 
 
 def _is_model_name(word: str) -> bool:
-    """Whether a word is the name of a model that comes with the project; False where packages lack."""
+    """Whether a word is the name of a model that comes with the project; False where packages are not installed."""
     try:
         from kernels import networks
     except ImportError:
@@ -85,30 +85,31 @@ def _is_model_name(word: str) -> bool:
 
 
 def _after_flags(words: Sequence[str]) -> options.Usage:
-    """The error for words that begin with a flag. The command is the one that comes later, else one that has this flag."""
+    """The error for words that begin with a flag. It proposes the command among the other words, else one that has the flag."""
     flag = words[0].partition("=")[0]
-    named = flag.lstrip("-")
-    if named in commands():
-        return options.Usage(f"{flag!r} is a command: it is typed {named}", instead=_line(named, words[1:]))
+    without_dashes = flag.lstrip("-")
+    if without_dashes in commands():
+        message = f"{flag!r} is a command: it is typed {without_dashes}"
+        return options.Usage(message, instead=_line(without_dashes, words[1:]))
     message = f"the command comes first, before {words[0]!r}"
-    later = [word for word in words if word in commands()]
-    if not later and len(words) == 1:
-        return options.Usage(message, "python -m crossover")
-    having = [module.rpartition(".")[2] for module in help_screen.commands_with(flag, "analysis")]
-    likely = [name for name in (*FIRST, "matmul") if name in having]
-    candidates = [*later, *likely, *having]
+    typed_commands = [word for word in words if word in commands()]
+    if not typed_commands and len(words) == 1:
+        return options.Usage(message, tip="python -m crossover")
+    with_flag = [module.rpartition(".")[2] for module in help_screen.commands_with(flag, near="analysis")]
+    likely = [name for name in (*FIRST, "matmul") if name in with_flag]
+    candidates = [*typed_commands, *likely, *with_flag]
     if not candidates:
-        return options.Usage(message, "python -m crossover")
+        return options.Usage(message, tip="python -m crossover")
     name = candidates[0]
     others = list(words)
-    if later:
+    if typed_commands:
         others.remove(name)
     return options.Usage(message, instead=_line(name, others))
 
 
 def _line(name: str, others: Sequence[str]) -> str:
-    """A command by its short name with these words after it."""
-    flags = QUICK_SUITE[1:] if name == "run" else ()
+    """The line of a command with these words after it. name: its short name."""
+    flags = QUICK_FLAGS if name == "run" else ()
     return shlex.join(["python", "-m", commands()[name], *flags, *others])
 
 
@@ -152,7 +153,10 @@ def explain(
 
 
 def _command(model: str, flags: dict[str, Any]) -> str:
-    """The command that asks the same of a model; `flags`: their names and values, None where one is not given."""
+    """The command line that asks the same as a call of `explain`.
+
+    model: its name or file. flags: name of a keyword -> its value; None where it was left out.
+    """
     words = ["python", "-m", "analysis.explain", "--model", model]
     runs = flags.get("runs") or ()
     words += [runs] if isinstance(runs, str) else runs
@@ -166,8 +170,10 @@ def _command(model: str, flags: dict[str, Any]) -> str:
 
 
 def described(model: Any, batch: int, time_limit_s: float) -> "Network":
-    """A Keras model, or the one that a function builds, with the operations of a training step; it is saved, and read by a
-    process of its own.
+    """A Keras model with its layers and the operations of a training step. The model is saved to a temporary file, and traced by
+    another process.
+
+    model: a Keras model, or a function that builds one. batch: samples in a batch. time_limit_s: how long tracing may take.
 
     Raises: TypeError for what is neither; options.Missing for a model that cannot be described.
     """
@@ -190,7 +196,7 @@ def described(model: Any, batch: int, time_limit_s: float) -> "Network":
 
 
 def _is_model(thing: Any) -> bool:
-    """Whether it is a Keras model, as far as can be told without Keras."""
+    """Whether a value is a Keras model, judged by its attributes, so that Keras need not be imported."""
     return hasattr(thing, "save") and hasattr(thing, "layers") and not isinstance(thing, type)
 
 
@@ -199,11 +205,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     module = commands().get(words[0]) if words else None
     if module:
-        flags = QUICK_SUITE[1:] if words[0] == "run" else ()
+        flags = QUICK_FLAGS if words[0] == "run" else ()
         package = help_screen.starts(module)
         return importlib.import_module(package).main([*flags, *words[1:]])
 
     def run(plan: None) -> int:
+        """Prints the version, or the commands, or raises the error for the first word."""
         if words[:1] and words[0] in VERSION_WORDS:
             print(f"crossover {version()}")
             return options.OK

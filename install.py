@@ -47,33 +47,37 @@ class SetUpError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Packages:
-    """What a set-up brings."""
+    """What a set-up downloads and installs."""
 
+    #: How many packages.
     packages: int
     #: Sum of the wheels, in bytes.
     download: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.packages} packages, {self.download / 1e6:.0f} MB"
 
 
-def say(text):
+def say(text: str) -> None:
+    """Prints a line of the set-up on stderr."""
     print(f"set-up   {text}", file=sys.stderr, flush=True)
 
 
-def redraw(text):
-    """Replaces the line of a terminal, which the next line replaces again."""
+def redraw(text: str) -> None:
+    """Writes a text over the last line of a terminal, where the next text is written over it; nothing where stderr is none."""
     if sys.stderr.isatty():
         columns = shutil.get_terminal_size().columns
         print(f"\r\x1b[K{text[: columns - 1]}", end="", file=sys.stderr, flush=True)
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
+    """Seconds as words: `85 s`, `2 min 5 s`."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def cuda_driver():
-    """(the driver's library, 12040 for CUDA 12.4); (None, 0) where there is none or CUDA_VISIBLE_DEVICES hides every GPU."""
+def cuda_driver() -> tuple[ctypes.CDLL | None, int]:
+    """The CUDA driver's library and its version as the driver counts it, 12040 for CUDA 12.4. None and 0 where there is no
+    driver, or CUDA_VISIBLE_DEVICES hides all GPUs."""
     version = ctypes.c_int(0)
     try:
         library = ctypes.CDLL("libcuda.so.1")  # it comes with the driver, never with a package
@@ -84,44 +88,55 @@ def cuda_driver():
     return (library, version.value) if version.value and not hidden else (None, 0)
 
 
-def gpu_extra(library, version):
-    """(the extra that the GPU needs or None, the reason in words). Wakes the GPU."""
-    if not version:
+def gpu_extra(library: ctypes.CDLL | None, version: int) -> tuple[str | None, str]:
+    """The extra of pyproject.toml that the GPU needs, None where no GPU can be used, and the reason in words. It starts the
+    driver.
+
+    library, version: as `cuda_driver` returns them.
+    """
+    if library is None or not version:
         return None, "CPU only, no CUDA driver here"
-    driver = f"CUDA {version // 1000}.{version % 1000 // 10} driver"
+    major, minor = version // 1000, version % 1000 // 10
+    driver = f"CUDA {major}.{minor} driver"
     count = ctypes.c_int(0)
     if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
         return None, f"CPU only, a {driver} without a GPU"
-    if version < 12000:
+    if major < 12:
         return None, f"CPU only, a {driver} is too old (12.0 or newer is needed)"
     # CUDA 12 libraries run on newer drivers as well, and TensorFlow has no others.
     gpus = "1 GPU" if count.value == 1 else f"{count.value} GPUs"
     return "cuda12", f"{gpus}, {driver}"
 
 
-def constraints(extras):
-    """The file that pins the versions for these extras."""
+def constraints(extras: set[str]) -> pathlib.Path:
+    """The file that pins the versions of packages for these extras, such as cuda12."""
     return ROOT / ("constraints-cuda13.txt" if "cuda13" in extras else "constraints.txt")
 
 
-def size(extras):
-    """What these extras bring (base: the dependencies), as the head of the constraints says, where `make constraints` counts it
-    on Linux x86-64; None where it does not name one of them."""
+def size(extras: set[str]) -> Packages | None:
+    """How many packages these extras install, and of how many bytes. The head of the constraints says it, where `make
+    constraints` counted it on Linux x86-64; None where it does not name one of them.
+
+    extras: `base` among them is the dependencies of the project itself.
+    """
     lines = re.findall(r"^# (\w+): (\d+) packages, (\d+) MB$", constraints(extras).read_text(), re.MULTILINE)
-    known = {extra: (int(packages), int(megabytes) * 1_000_000) for extra, packages, megabytes in lines}
-    if not extras <= known.keys():
+    by_extra = {}
+    for extra, packages, megabytes in lines:
+        by_extra[extra] = Packages(packages=int(packages), download=int(megabytes) * 1_000_000)
+    if not extras <= by_extra.keys():
         return None
-    packages = 0
-    download = 0
-    for extra in extras:
-        extra_packages, extra_download = known[extra]
-        packages += extra_packages
-        download += extra_download
-    return Packages(packages=packages, download=download)
+    return Packages(
+        packages=sum(by_extra[extra].packages for extra in extras),
+        download=sum(by_extra[extra].download for extra in extras),
+    )
 
 
-def check(venv, expected):
-    """Nothing is made before all of this holds."""
+def check(venv: pathlib.Path, expected: Packages | None) -> None:
+    """Raises SetUpError, before anything is written, where Python cannot make an environment, its folder is used for something
+    else, or its disk is too small.
+
+    venv: the folder of the environment. expected: what is downloaded; None where that is not known.
+    """
     try:
         importlib.import_module("venv")
         importlib.import_module("ensurepip").version()  # Debian ships its wheels in a package of their own
@@ -131,17 +146,18 @@ def check(venv, expected):
     if venv.exists() and not (venv / "pyvenv.cfg").exists() and not (venv.is_dir() and not any(venv.iterdir())):
         raise SetUpError(f"{venv} is not a virtual environment and is left alone; name another: make run VENV=.venv")
     place = next(folder for folder in (venv.absolute(), *venv.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    need = DISK_PER_DOWNLOAD * expected.download if expected else 0
-    if free < need:
-        needs = f"{need / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB free"
+    free_bytes = shutil.disk_usage(place).free
+    needed_bytes = DISK_PER_DOWNLOAD * expected.download if expected else 0
+    if free_bytes < needed_bytes:
+        needs = f"{needed_bytes / 1e9:.1f} GB are needed, {free_bytes / 1e9:.1f} GB free"
         raise SetUpError(f"too little disk at {place}: {needs}; name a bigger one: make run VENV=/path/to/venv")
 
 
 class Progress:
-    """How far pip is: the bytes in its temporary folder, then the packages in the environment."""
+    """How far pip is: first the bytes in its temporary folder, then the packages in the environment."""
 
-    def __init__(self, venv, expected):
+    def __init__(self, venv: pathlib.Path, expected: Packages | None):
+        """venv: the folder of the environment. expected: what pip will install; None where that is not known."""
         self.downloads = venv / "downloads"  # pip's temporary folder
         self.expected = expected
         self.downloaded = 0  # bytes
@@ -150,18 +166,18 @@ class Progress:
         self._begin = time.monotonic()
         self._installing = False
 
-    def _packages(self):
+    def _packages(self) -> set[str]:
         """The packages whose installation is complete: pip writes INSTALLER last."""
         return {file.parent.name for file in self._venv.glob("lib/*/site-packages/*.dist-info/INSTALLER")}
 
     @property
-    def installed(self):
-        """How many packages are new."""
+    def installed(self) -> int:
+        """How many packages pip has installed since this record was made."""
         return len(self._packages() - self._packages_before)
 
-    def look(self):
-        """Shows how far it is: redrawn on a terminal, else one line when all is downloaded."""
-        wheels = {}
+    def look(self) -> None:
+        """Shows how far pip is: as a bar on a terminal, else by one line when all is downloaded."""
+        wheels: dict[pathlib.Path, os.stat_result] = {}
         for file in self.downloads.rglob("*.whl"):
             try:
                 wheels[file] = file.stat()
@@ -174,32 +190,40 @@ class Progress:
             if not sys.stderr.isatty():
                 say(f"downloaded {self.downloaded / 1e6:.0f} MB in {duration(time.monotonic() - self._begin)}")
         if installed:
-            total = self.expected.packages if self.expected else 0
-            self._draw(installed, total, f"{self._out_of(installed, total)} packages installed")
+            expected_packages = self.expected.packages if self.expected else 0
+            self._draw(installed, expected_packages, f"{_out_of(installed, expected_packages)} packages installed")
         elif wheels:
             newest = max(wheels, key=lambda file: wheels[file].st_mtime).name.partition("-")[0]
-            total = self.expected.download if self.expected else 0
-            megabytes = self._out_of(round(self.downloaded / 1e6), round(total / 1e6))
-            self._draw(self.downloaded, total, f"{megabytes} MB  {newest}{self._left(total)}")
+            expected_bytes = self.expected.download if self.expected else 0
+            megabytes = _out_of(round(self.downloaded / 1e6), round(expected_bytes / 1e6))
+            self._draw(self.downloaded, expected_bytes, f"{megabytes} MB  {newest}{self._left(expected_bytes)}")
 
-    def _out_of(self, done, total):
-        return f"{done} of {total}" if done <= total else f"{done}"
-
-    def _left(self, total):
-        """How long the download takes to its end, by its speed so far."""
-        if not total / 10 < self.downloaded < total:  # before that most of the time went into finding the packages
+    def _left(self, expected_bytes: int) -> str:
+        """The words for how long the download still takes, by its speed so far; "" within its first tenth, as most of the time
+        until then went into finding the packages."""
+        if not expected_bytes / 10 < self.downloaded < expected_bytes:
             return ""
-        seconds = (time.monotonic() - self._begin) * (total - self.downloaded) / self.downloaded
+        missing_bytes = expected_bytes - self.downloaded
+        seconds = (time.monotonic() - self._begin) * missing_bytes / self.downloaded
         return f"  about {duration(seconds)} left"
 
-    def _draw(self, done, total, text):
+    def _draw(self, done: int, total: int, text: str) -> None:
+        """Draws a bar that is filled by done / total, with a text behind it. total: 0 where it is not known."""
         filled = min(BAR, BAR * done // total) if total else 0
         bar = "#" * filled + "-" * (BAR - filled)
         redraw(f"         [{bar}]  {text}")
 
 
-def run(command, log, progress=None):
-    """Whether the command succeeds. What it prints goes into the log; `progress` looks at it from time to time."""
+def _out_of(done: int, total: int) -> str:
+    """`3 of 5`; the first number alone where the second is less, or 0 as it is not known."""
+    return f"{done} of {total}" if done <= total else f"{done}"
+
+
+def run(command: list[str], log: pathlib.Path, progress: Progress | None = None) -> bool:
+    """Runs a command and returns whether it succeeded. What it prints is added to the log.
+
+    progress: of pip, shown every LOOK_S seconds; None for another command.
+    """
     variables = dict(os.environ)
     if progress:
         progress.downloads.mkdir(exist_ok=True)
@@ -223,17 +247,17 @@ def run(command, log, progress=None):
             redraw("")
 
 
-def packages(project, extras):
-    """The requirements of the project and these extras."""
+def packages(project: dict, extras: set[str]) -> list[str]:
+    """The requirements of the project and of these extras. project: the table of pyproject.toml."""
     wanted = set(project["dependencies"])
     for extra in extras:
         wanted.update(project["optional-dependencies"][extra])
     return sorted(wanted)
 
 
-def pip_install(venv, project, extras):
-    """The command that installs the requirements of the project and these extras."""
-    # Python compiles what is imported; compiling everything takes longer than importing what is used.
+def pip_install(venv: pathlib.Path, project: dict, extras: set[str]) -> list[str]:
+    """The command that installs the requirements of the project and of these extras into an environment."""
+    # --no-compile: Python compiles what is imported; compiling everything takes longer than importing what is used.
     pip = [
         "-m",
         "pip",
@@ -247,8 +271,9 @@ def pip_install(venv, project, extras):
     return [str(venv / "bin" / "python"), *pip, "-c", str(constraints(extras)), *packages(project, extras)]
 
 
-def read_stamp(venv):
-    """The stamp, {} for none: then the venv is of unknown state, or one of another Python."""
+def read_stamp(venv: pathlib.Path) -> dict:
+    """What the last set-up of an environment wrote when it was done: extras, Python, driver, hash of its inputs. {} where
+    none was completed, or by another Python."""
     try:
         stamp = json.loads((venv / STAMP).read_text())
         known = stamp["python"] == platform.python_version() and (venv / "bin" / "python").exists()
@@ -257,22 +282,22 @@ def read_stamp(venv):
         return {}
 
 
-def failed(what, log):
-    """The error of a command that failed, after the end of its log."""
+def failed(what: str, log: pathlib.Path) -> SetUpError:
+    """The error for a command that failed; prints the end of its log. what: the beginning of the message."""
     for line in log.read_text(errors="replace").splitlines()[-LOG_TAIL:]:
         print(f"  {line[:200]}", file=sys.stderr)
     return SetUpError(f"{what}; the whole log is {log}; to try again: make run")
 
 
-def inputs_hash():
-    """What a set-up follows from, besides the extras, Python and the driver."""
+def inputs_hash() -> str:
+    """A hash of the files that decide what a set-up installs: pyproject.toml and the constraints."""
     files = [ROOT / "pyproject.toml", *sorted(ROOT.glob("constraints*.txt"))]
     text = "".join(file.read_text() for file in files)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def chosen_extras(requested, installed, project, venv):
-    """The extras that were named now or are installed already.
+def chosen_extras(requested: set[str], installed: set[str], project: dict, venv: pathlib.Path) -> set[str]:
+    """The extras that were typed now, and those that are installed already.
 
     Raises: SetUpError for a name that is no extra, and for packages of two CUDA versions.
     """
@@ -288,17 +313,27 @@ def chosen_extras(requested, installed, project, venv):
     return extras
 
 
-def new_environment(venv, log):
-    """Makes a virtual environment, without what was in its folder."""
-    # The venv's own Python may be the one that runs this: the one it was made from stays when the venv is cleared.
+def new_environment(venv: pathlib.Path, log: pathlib.Path) -> None:
+    """Makes a virtual environment in place of what was in its folder.
+
+    Raises: SetUpError.
+    """
+    # The Python that runs this may be in that folder: the one that it was made from stays when the folder is cleared.
     python = getattr(sys, "_base_executable", sys.executable)
     if not run([python, "-m", "venv", "--clear", str(venv)], log):
         raise failed(f"the virtual environment could not be made in {venv}", log)
 
 
-def install(venv, project, extras, *, gpu, log, progress):
-    """Installs the packages of the extras, and of `gpu`, the extra of a GPU that nobody named, unless that fails: then the set-up
-    goes on without. Returns the extras that are installed."""
+def install(
+    venv: pathlib.Path, project: dict, extras: set[str], *, gpu: str | None, log: pathlib.Path, progress: Progress
+) -> set[str]:
+    """Installs the packages of the extras. Returns the extras that are installed.
+
+    gpu: the extra of a GPU that is here, though nobody typed it; None for none. If it cannot be installed, the set-up goes on
+    without it.
+
+    Raises: SetUpError.
+    """
     if gpu:
         if run(pip_install(venv, project, extras | {gpu}), log, progress):
             return extras | {gpu}
@@ -309,8 +344,11 @@ def install(venv, project, extras, *, gpu, log, progress):
     return extras
 
 
-def set_up(venv, requested):
-    """Installs what the requested extras lack; nothing where nothing changed since the last set-up."""
+def set_up(venv: pathlib.Path, requested: set[str]) -> None:
+    """Installs what the environment lacks of the requested extras; nothing where nothing changed since its last set-up.
+
+    Raises: SetUpError.
+    """
     inputs = inputs_hash()
     stamp = read_stamp(venv)
     library, driver = cuda_driver()
@@ -346,8 +384,9 @@ def set_up(venv, requested):
     say(f"{brought} in {duration(time.monotonic() - begin)}; pip's log: {log}")
 
 
-def add_command(venv):
-    """Makes the packages of this checkout those of the environment, in any folder, and `crossover` one of its commands."""
+def add_command(venv: pathlib.Path) -> None:
+    """Lets the Python of an environment import the packages of this checkout from any folder, and adds the command
+    `crossover`."""
     (packages,) = venv.glob("lib/python3*/site-packages")
     (packages / "crossover.pth").write_text(f"{ROOT}\n")
     script = venv / "bin" / "crossover"
