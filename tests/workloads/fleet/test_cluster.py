@@ -110,7 +110,8 @@ def test_our_own_cluster_refuses_a_wrong_token():
 
 
 def exit_code(*parts, stopped="") -> int:
-    return fleet.exit_code([part.tally() for part in parts], any(part.lost for part in parts), stopped)
+    is_lost = any(part.lost for part in parts)
+    return fleet.exit_code([part.counts() for part in parts], is_lost=is_lost, stopped_by=stopped)
 
 
 RayError = type("RayError", (Exception,), {})
@@ -196,7 +197,7 @@ def took(row: Row) -> tuple[str, bytes]:
 def by_row(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda part, line: None, stopped=()):
     parts = [fleet.NodeRun(Node(name, name, 2.0, 0.0), folder) for name in files]
     ray = Engine(files)
-    fleet.gather(ray, parts, b"", limit_s, show=seen, stopped=stopped)
+    fleet.measure_all(ray, parts, b"", limit_s, show=seen, stopped=stopped)
     return ray, parts
 
 
@@ -204,7 +205,7 @@ def test_a_dying_node_loses_only_its_rows(tmp_path, placed):
     lines = {"n1": [PLAN, BEGAN, *map(took, ROWS)], "n2": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]}
     ray, (one, two) = by_row(tmp_path, lines)
     assert ray.held["n1"]["num_cpus"] == 2 and ray.held["n1"]["max_retries"] == 0
-    assert one.tally() == {"ok": 3} and not one.lost and two.tally() == {"ok": 1, "lost": 2}
+    assert one.counts() == {"ok": 3} and not one.lost and two.counts() == {"ok": 1, "lost": 2}
     stored = records.read(tmp_path / "n2").measurements
     assert [(m.status, m.reason, m.flags) for m in stored[1:]] == [("failed", "lost: n2 died", ("lost",))] * 2
     assert [exit_code(*parts) for parts in ([one, two], [one], [])] == [1, 0, 3]
@@ -218,7 +219,7 @@ def test_lost_and_torn_rows_are_measured_by_resuming(tmp_path, placed):
     kept = records.decode(part.earlier["peak.jsonl"].splitlines()).measurements
     assert [(m.key, m.status) for m in kept] == [(ROWS[0].key, "ok"), *((row.key, "failed") for row in ROWS[1:])]
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
-    assert part.tally() == {"ok": 3}
+    assert part.counts() == {"ok": 3}
     assert {m.status for m in records.read(tmp_path).measurements} == {"ok"}
     tmp_path /= "torn"
     by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0])]})
@@ -226,13 +227,13 @@ def test_lost_and_torn_rows_are_measured_by_resuming(tmp_path, placed):
     whole = file.read_bytes()
     file.write_bytes(whole + encoded(measured(ROWS[1]))[:40])
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
-    assert part.earlier == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
+    assert part.earlier == {"peak.jsonl": whole} and part.counts() == {"ok": 3}
     assert records.read(tmp_path).bad_lines == 0
 
 
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
     ray, (one, two) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
-    assert one.lost == "n1 said nothing for 0.05 s" and one.tally()["lost"] == 2
+    assert one.lost == "n1 said nothing for 0.05 s" and one.counts()["lost"] == 2
     assert two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
     assert len(ray.cancelled) == 2
 
@@ -246,7 +247,7 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
     with sweep.signals(stopped.append):
         ray, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
     assert stopped == ["SIGINT"] and len(ray.cancelled) == 1
-    assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
+    assert part.counts() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
 
 
 def test_a_failed_write_ends_that_node_alone(tmp_path, placed):
@@ -279,8 +280,8 @@ def test_a_folder_with_results_needs_resume(tmp_path):
     write(tmp_path / "run" / "n1", fake.with_gpus("GPU-a"), reads("gpu:0"))
     folder = str(tmp_path / "run")
     with pytest.raises(records.Refused, match="add --resume"):
-        fleet.place(folder, resume=False)
-    assert fleet.place(folder, resume=True) == tmp_path / "run"
+        fleet.run_folder(folder, resume=False)
+    assert fleet.run_folder(folder, resume=True) == tmp_path / "run"
 
 
 @pytest.mark.parametrize("flags", [["--format", "json"], ["--against", "x"], ["--only", "nope"]])
@@ -332,7 +333,7 @@ def test_a_failed_suite_loses_its_rows(tmp_path, placed, monkeypatch):
     monkeypatch.setattr(Engine, "nodes", lambda self: alive)
     failed = ("messages.ndjson", encoded(Done(error=ChildFailure(message="no space left"))))
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), failed]})
-    assert part.lost == "n1: no space left" and part.tally() == {"ok": 1, "lost": 2}
+    assert part.lost == "n1: no space left" and part.counts() == {"ok": 1, "lost": 2}
 
 
 def test_a_host_measures_all_its_gpus_together(tmp_path):
@@ -361,7 +362,7 @@ from workloads.fleet import nodes
 small = {"num_cpus": 1, "object_store_memory": 80 << 20}
 cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False, "node_name": "node-1"})
 others = [cluster.add_node(**small, node_name=f"node-{i}") for i in (2, 3)]
-take, killed = nodes.NodeRun.take, []
+take, killed = nodes.NodeRun.receive, []
 
 def kill_after_the_first_row(part, name, text):
     if part.node.id == others[1].node_id:  # more rows than one may come at once
@@ -372,7 +373,7 @@ def kill_after_the_first_row(part, name, text):
             cluster.remove_node(others[1], allow_graceful=False)
     take(part, name, text)
 
-nodes.NodeRun.take = kill_after_the_first_row
+nodes.NodeRun.receive = kill_after_the_first_row
 try:
     code = suite.main(["--ray", cluster.address, "--only", "peak", "--fast", "--max-time", "0.3", "--min-time", "0.1",
                        "--threads", "1", "--ray-timeout", "40", "-o", sys.argv[1]])
