@@ -10,6 +10,8 @@ from typing import Any
 from workloads import ROOT, terminal
 from workloads.corrections.nearest import nearest
 
+_USUAL_WIDTH = 80  # columns, where the output is no terminal
+
 
 class HelpText(str):
     """The help of a flag, as argparse takes it."""
@@ -32,7 +34,7 @@ class VerbatimLines(str):
 
 
 def verbatim(lines: Iterable[str]) -> VerbatimLines:
-    """Lines as a text of argparse that stay lines."""
+    """A text for argparse whose lines are not joined when they are wrapped."""
     lines = tuple(lines)
     text = VerbatimLines("\n".join(lines))
     text.lines = lines
@@ -40,48 +42,64 @@ def verbatim(lines: Iterable[str]) -> VerbatimLines:
 
 
 def examples(commands: Iterable[str]) -> VerbatimLines:
-    """The end of a command's help: command lines to begin with."""
+    """The end of a command's help, for argparse's `epilog`: command lines to copy."""
     return verbatim(["examples:", *(terminal.Line(label="  ", command=command) for command in commands)])
 
 
 class Formatter(argparse.HelpFormatter):
-    """Wraps at the terminal's width; VerbatimLines stay lines."""
+    """argparse's formatter of --help, at the terminal's width, with VerbatimLines as lines of their own."""
 
-    def __init__(self, prog: str, **how):
-        super().__init__(prog, **{**how, "width": terminal.width() or 80})
+    def __init__(self, prog: str, **settings: Any):
+        super().__init__(prog, **{**settings, "width": terminal.width() or _USUAL_WIDTH})
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # host-latency is one word
+        """The lines of a flag's help; argparse calls it. Words such as host-latency are not broken."""
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """The description or the examples as wrapped text; argparse calls it."""
         if isinstance(text, VerbatimLines):
             return terminal.filled([terminal.Line(line, label=indent) for line in text.lines], width + len(indent))
         return super()._fill_text(text, width, indent)
 
 
 class Help(argparse.Action):
-    """The flag -h --help; the first is one screen where the parser says what people need."""
+    """The flags -h and --help: -h prints one screen if the parser has `brief_flags`, --help everything."""
 
-    def __call__(self, parser: Any, namespace, values, option_string=None):
-        print(screen(parser) if option_string == "-h" and parser.brief_flags else parser.format_help().rstrip())
+    def __call__(self, parser: Any, namespace: object, values: object, option_string: str | None = None) -> None:
+        """Prints the help and ends the process; argparse calls it where the flag is typed."""
+        if option_string == "-h" and parser.brief_flags:
+            print(screen(parser))
+        else:
+            print(parser.format_help().rstrip())
         parser.exit()
 
 
 def screen(parser: Any) -> str:
-    """The question that the command answers, the flags of `parser.brief_flags`, the examples, and how to see the rest."""
-    most, flags = terminal.width() or 80, [a for a in parser._actions if a.option_strings]
-    wanted = dict.fromkeys(parser._option_string_actions[name] for name in parser.brief_flags)
-    actions = [*(a for a in parser._actions if not a.option_strings), *wanted]
-    heads = ["  " + " ".join(filter(None, (*a.option_strings, _takes(a)))) for a in actions]
-    wide = min(max(map(len, heads), default=0), most // 3)
+    """What -h prints: the question that the command answers, its arguments, the flags of `brief_flags`, the examples, and how
+    to see all flags.
+
+    parser: a CommandParser.
+    """
+    columns = terminal.width() or _USUAL_WIDTH
+    arguments = [action for action in parser._actions if not action.option_strings]
+    flags = [action for action in parser._actions if action.option_strings]
+    brief_flags = dict.fromkeys(parser._option_string_actions[name] for name in parser.brief_flags)
+    actions = [*arguments, *brief_flags]
+    heads = []
+    for action in actions:
+        words = [*action.option_strings, _value_name(action)]
+        heads.append("  " + " ".join(word for word in words if word))
+    head_width = min(max(map(len, heads), default=0), columns // 3)
     lines: list[str] = [parser.question, ""]
     for head, action in zip(heads, actions, strict=True):
-        lines.append(terminal.Line(_brief(action), label=f"{head:<{wide}}  "))
+        lines.append(terminal.Line(_brief(action), label=f"{head:<{head_width}}  "))
     lines += ["", *parser.epilog.lines, f"all {len(flags)} flags: --help"]
-    return terminal.filled(lines, most)
+    return terminal.filled(lines, columns)
 
 
-def _takes(action: argparse.Action) -> str:
+def _value_name(action: argparse.Action) -> str:
+    """What stands after a flag in the help: the name of its value, with dots where it takes several; "" of a switch."""
     if action.nargs == 0:
         return ""
     if isinstance(action.metavar, tuple):
@@ -91,7 +109,7 @@ def _takes(action: argparse.Action) -> str:
 
 
 def _brief(action: argparse.Action) -> str:
-    """What -h shows of a flag's help. As in argparse, a percent sign is written %%."""
+    """What -h shows of the help of a flag. As in argparse, a percent sign is written %%, which the formatting makes one."""
     text = action.help.brief if isinstance(action.help, HelpText) else action.help
     return (text or "") % {}
 
@@ -101,7 +119,8 @@ OVERVIEWS = ("workloads", "analysis")  # commands that list the others
 
 @functools.cache
 def _sources() -> dict[str, str]:
-    """Every command -> the source of the module that has its QUESTION; nothing is imported."""
+    """Every command, such as workloads.matmul -> the source of the module that has its QUESTION. Nothing is imported, so that an
+    error is printed quickly."""
     by_command = {}
     paths = [*(ROOT / "analysis").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")]
     for path in sorted(paths):
@@ -125,7 +144,7 @@ def commands() -> dict[str, str]:
 
 
 def commands_with(flag: str, near: str) -> list[str]:
-    """The commands that declare this flag, those of the package of the command `near` first."""
+    """The commands that take a flag. near: a command, whose package's commands come first."""
     declared = re.compile(rf'add_argument\(\s*(?:"-\w",\s*)?"{re.escape(flag)}"')
     declaring = [command for command, text in _sources().items() if declared.search(text)]
     package = _package(near)
@@ -138,10 +157,13 @@ def _package(command: str) -> str:
 
 
 def similar_command(word: str, first: str) -> str:
-    """The command that a word names, whole or by its last part, or nearly so; the package `first` comes first. "" without one."""
+    """The command that a word means, `workloads.matmul` or `matmul`, spelled right or nearly; "" where there is none. first: the
+    package, workloads or analysis, whose command is taken where both have one of that name."""
     known = sorted(commands(), key=lambda command: _package(command) != first)
-    short = {command.rpartition(".")[2]: command for command in reversed(known)}
-    return nearest(word, known, 0.8) if "." in word else short.get(nearest(word, short), "")
+    if "." in word:
+        return nearest(word, known, 0.8)
+    by_last_part = {command.rpartition(".")[2]: command for command in reversed(known)}
+    return by_last_part.get(nearest(word, by_last_part), "")
 
 
 def starts(command: str) -> str:
@@ -151,10 +173,11 @@ def starts(command: str) -> str:
 
 
 def overview(first: str) -> list[str]:
-    """A line a command, by the question it answers, those of the package `first` first."""
+    """The lines that list all commands, each with the question that it answers. first: the package, workloads or analysis, whose
+    commands come first."""
     known = sorted(commands().items(), key=lambda item: _package(item[0]) != first)
-    wide = max(len(command) for command, _ in known)
-    return [
-        "What do you want to know?",
-        *(terminal.Line(question, label=f"  {command:<{wide}}  ") for command, question in known),
-    ]
+    name_width = max(len(command) for command, _ in known)
+    lines: list[str] = ["What do you want to know?"]
+    for command, question in known:
+        lines.append(terminal.Line(question, label=f"  {command:<{name_width}}  "))
+    return lines

@@ -12,9 +12,10 @@ from workloads.stops import USAGE
 
 
 def leave_if_unknown(words: Sequence[str]) -> None:
-    """Exits with an error and the command corrected if Python's words (`sys.orig_argv`) name a module of ours that is not there.
+    """Exits with an error and the corrected command if `python -m` was typed with a module of this project that does not exist.
 
-    While it looks for the module, `sys.argv[0]` is "-m". Source: Python's documentation of sys.argv and sys.orig_argv.
+    It is called while Python imports the package of that module. words: those that started Python, sys.orig_argv.
+    Source: Python's documentation of sys.orig_argv.
     """
     if "-m" not in words[:-1]:
         return
@@ -34,7 +35,7 @@ def leave_if_unknown(words: Sequence[str]) -> None:
 def _leave(module: str, command: list[str]) -> NoReturn:
     """Exits with an error for the module and the command to type instead."""
     print(f"error: no command {module!r}", file=sys.stderr)
-    sys.argv[0] = module  # by which a hint has the form that was typed
+    sys.argv[0] = module  # it is "-m" now; proposals begin as the command was typed, by what is here
     proposal = hints.Proposal(line=shlex.join(command))
     with contextlib.suppress(ImportError):  # of a package that is not installed
         proposal = hints.corrected_line(proposal.line)
@@ -43,5 +44,6 @@ def _leave(module: str, command: list[str]) -> NoReturn:
 
 
 def _can_run(module: str) -> bool:
+    """Whether `python -m` can start a module: its file exists, or it is a package with a __main__.py."""
     path = ROOT.joinpath(*module.split("."))
     return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()

@@ -76,7 +76,7 @@ _FILE_ENDINGS = (
 
 @contextlib.contextmanager
 def usage_errors(tip: str = "") -> Iterator[None]:
-    """Turns a ValueError of its block into a Usage; `tip` is a command that works."""
+    """Turns a ValueError that is raised in its block into a Usage. tip: a command that works, for the error to propose."""
     try:
         yield
     except ValueError as error:
@@ -84,26 +84,28 @@ def usage_errors(tip: str = "") -> Iterator[None]:
 
         if isinstance(error, UnknownName):
             raise unknown(error.kind, error.word, error.known) from error
-        raise Usage(str(error), tip) from error
+        raise Usage(str(error), tip=tip) from error
 
 
 def words(values: Sequence[str] | None) -> list[str]:
-    """The words of a flag that takes several, separated by blanks or commas; none when the flag was not given.
+    """The words of a flag that takes several, which may have commas between them: ["a,b", "c"] is a, b and c.
 
-    Raises: Usage where it was given without a word.
+    values: as argparse has them; None, where the flag was not typed, is no words.
+
+    Raises: Usage for commas or blanks alone.
     """
     if not values:
         return []
-    named = [word for word in ",".join(values).split(",") if word]
-    if not named:
+    separate = [word for word in ",".join(values).split(",") if word]
+    if not separate:
         raise Usage(f"{' '.join(values)!r} names nothing; leave the flag out or name something")
-    return named
+    return separate
 
 
 def folder(text: str) -> str:
-    """The folder that a flag names, which may not be there yet.
+    """The word of a flag that names a folder, as it was typed; argparse calls it. The folder need not exist.
 
-    Raises: Usage for a file, and for a name that ends like a file's.
+    Raises: Usage for a file, and for a name that ends like a file's, such as .csv.
     """
     path = Path(text)
     if os.path.isfile(text):  # False below a folder that may not be entered, where pathlib raises
@@ -115,7 +117,11 @@ def folder(text: str) -> str:
 
 
 def refuse(flags: object, names: Iterable[str], why: str) -> None:
-    """Raises Usage, which says why, for those of these flags that have a value; the command works without them."""
+    """Raises Usage for flags that were typed and do not go together with the rest of the command.
+
+    flags: the parsed flags, or a plan with their names. names: of the flags that are refused, as attributes, such as
+    host_memory. why: the beginning of the message.
+    """
     typed_names = [name for name in names if getattr(flags, name, None) not in (None, ())]
     refused = " ".join("--" + "-".join(name.split("_")) for name in typed_names)
     if refused:

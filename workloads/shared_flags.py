@@ -14,23 +14,23 @@ from workloads.command_line.parsing import CommandParser
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How long a row is timed: in `rounds` visits of `visit_s` seconds on each clock, or one call where that is longer.
+    """How long a row is timed: in several visits, between which the other rows are timed."""
 
-    After those, rows whose interval's half-width is above `max_noise` of the median are visited again. `max_time`: seconds
-    after which what is timed in one go, such as trainings, is not begun again. `slow_step_s`: a training's steps that take
-    longer are timed in epochs of a few; None: all in the row's own epochs.
-    """
-
+    #: Seconds of a visit on each clock, or one call where that is longer.
     visit_s: float = 0.075
+    #: Visits of each row.
     rounds: int = 5
+    #: Rows whose interval's half-width is above this share of the median get more visits.
     max_noise: float = 0.01
+    #: Seconds after which what is timed in one go, such as a training, is not begun again.
     max_time: float = 2.0
+    #: A training whose steps take more seconds is timed in epochs of a few steps; None: in the row's own epochs.
     slow_step_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measuring:
-    """What every measuring command is told: where to measure, how, and what is done with the rows."""
+    """The flags that every measuring command takes: where to measure, how, and what is done with the rows."""
 
     #: The command as it was typed, for the record and for the line that resumes it.
     command: str
@@ -77,13 +77,14 @@ class Measuring:
 
     @property
     def workload(self) -> str:
-        """The last part of the command's module, matmul or another, which its result file is named by."""
+        """The last part of the command's module, such as matmul, which is also the name of its result file."""
         _, _, module, *_ = self.command.split()
         return module.rpartition(".")[2]
 
 
 _MOST_THREADS = ("max", "maximum", "all", "full")  # words for as many threads as there are CPUs
-FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
+FINE = Limits()
+FAST = Limits(visit_s=0.025, rounds=3, max_noise=0.05, max_time=0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10
 #: The flags of every measuring command that -h shows.
 _SHARED_BRIEF_FLAGS = ("--device", "--fast", "--dry-run", "--format", "--output")
@@ -203,7 +204,7 @@ def _add_output_flags(parser: CommandParser) -> None:
 
 
 def measuring(flags: Namespace) -> Measuring:
-    """The record of these flags.
+    """What the typed flags say of those that every measuring command shares.
 
     Raises: Usage for a flag that names nothing, and for threads that are no numbers.
     """
@@ -233,9 +234,9 @@ def measuring(flags: Namespace) -> Measuring:
 
 
 def _threads(typed: Sequence[str] | None) -> tuple[int, ...]:
-    """The numbers of threads of a flag; () where it is not typed.
+    """The numbers of threads of --threads, rising; () where it is not typed.
 
-    Raises: Usage for what is no number; `max` means as many as this machine has CPUs.
+    Raises: Usage for what is no number. Of `max` and the like the error has the number of CPUs of this machine.
     """
     for word in options.words(typed):
         if word.lower() in _MOST_THREADS:
@@ -246,23 +247,36 @@ def _threads(typed: Sequence[str] | None) -> tuple[int, ...]:
 
 
 def _limits(flags: Namespace) -> Limits:
-    """The limits that are typed, else those of --fast, else the usual ones."""
-    typed = {"visit_s": flags.min_time, "max_noise": flags.max_noise, "max_time": flags.max_time}
+    """The limits of --fast or the usual ones, but for those that were typed by themselves."""
+    limits = FAST if flags.fast else FINE
+    if flags.min_time is not None:
+        limits = dataclasses.replace(limits, visit_s=flags.min_time)
+    if flags.max_noise is not None:
+        limits = dataclasses.replace(limits, max_noise=flags.max_noise)
+    if flags.max_time is not None:
+        limits = dataclasses.replace(limits, max_time=flags.max_time)
     if flags.rigorous:
-        typed["rounds"] = RIGOROUS_ROUNDS
-    usual = FAST if flags.fast else FINE
-    return dataclasses.replace(usual, **{name: limit for name, limit in typed.items() if limit is not None})
+        limits = dataclasses.replace(limits, rounds=RIGOROUS_ROUNDS)
+    return limits
 
 
 def _noise(text: str) -> float:
-    if (share := options.positive(text, {"": 1, "%": 0.01})) > 1:
-        raise options.Usage(
-            f"{text} is a share above 1", wrong="--max-noise", right=f"--max-noise {min(share, 100):g}%"
-        )
+    """The share of --max-noise: `0.05` or `5%`.
+
+    Raises: Usage for a share above 1, which is a number of percent without its sign.
+    """
+    share = options.positive(text, {"": 1, "%": 0.01})
+    if share > 1:
+        right = f"--max-noise {min(share, 100):g}%"
+        raise options.Usage(f"{text} is a share above 1", wrong="--max-noise", right=right)
     return share
 
 
 def _seed(text: str) -> int:
+    """The seed of --seed, a whole number from 0 to 2^31; argparse calls it.
+
+    Raises: ArgumentTypeError for anything else.
+    """
     if not re.fullmatch(r"\d{1,10}", text) or int(text) > 1 << 31:
         raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {1 << 31}")
     return int(text)
@@ -270,7 +284,7 @@ def _seed(text: str) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CommandLine:
-    """What `python -m workloads.<name>` takes, and how -h and --help say it."""
+    """What -h and --help say of a measuring command besides its flags."""
 
     #: The command's name, which its result file has too.
     name: str
@@ -284,7 +298,8 @@ class CommandLine:
     brief_flags: tuple[str, ...]
 
     def parser(self) -> CommandParser:
-        """A parser without flags; its -h shows `brief_flags` and those that people need of every measuring command."""
+        """A parser without flags. Its -h will show `brief_flags`, and of the flags that all measuring commands share those that
+        people need most."""
         return CommandParser(
             module=f"workloads.{self.name}",
             description=self.about,

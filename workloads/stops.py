@@ -18,10 +18,11 @@ SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after
 
 
 class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works, None where only the command's help
-    says which does. Where the typed words can be corrected, `right` stands for `wrong` (workloads/corrections/repairs.py).
-    similar: their kind (flag, model), if alike. instead: the whole command that was meant. first: what to do before the command
-    works, which is shown again: `mend the file`."""
+    """Ends a command with one `error:` line, a command that works, and this exit code.
+
+    What was typed is corrected where `wrong` and `right` say how (workloads/corrections/repairs.py); else `instead` or `tip` is
+    proposed.
+    """
 
     code = USAGE
     #: The flag whose value `wrong` is, where that is known; "" for any flag.
@@ -44,6 +45,12 @@ class Stop(Exception):
         instead: str = "",
         first: str = "",
     ):
+        """message: what is wrong, without its full stop. tip: a command that works, where the typed one cannot be corrected; None
+        where only the command's help says which does. wrong: the typed word, or flags with blanks between them; None where a word
+        lacks. right: what belongs in its place, "" where it is left out. similar: what kind of word both are (flag, model), where
+        they are alike. instead: the whole command that was meant. first: what to do before the typed command works, such as
+        `mend the file`.
+        """
         super().__init__(message)
         self.tip = tip
         self.wrong = wrong
@@ -61,6 +68,7 @@ class TooFewFiles(Usage):
     """A process may open too few files."""
 
     def __init__(self) -> None:
+        """Reads the limit of this process for the message."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         super().__init__(
             f"a process may have {limit} open files here (ulimit -n), which are too few for a command",
@@ -72,6 +80,7 @@ class TooLittleMemory(Usage):
     """A command is refused memory, or would be."""
 
     def __init__(self) -> None:
+        """Reads the limit of this process for the message; without one the machine is out of memory."""
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if limit == resource.RLIM_INFINITY:
             super().__init__("this machine has too little free memory for this command", first="end other programs")

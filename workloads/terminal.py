@@ -48,7 +48,8 @@ class Line(str):
     command: str
 
     def __new__(cls, text: str = "", *, label: str = "", command: str = "") -> "Line":
-        """A line of a label, a text and a command. A text that is a Line brings its own label and command."""
+        """A line of a label, a text and a command. If the text is a Line, its label follows this label, and its command comes
+        before this command."""
         line = super().__new__(cls, f"{label}{text}{command}")
         line.label = label
         line.text = text
@@ -61,7 +62,7 @@ class Line(str):
 
 
 def near(path: str | os.PathLike) -> str:
-    """A path as it is shown: from here where it lies below, else whole."""
+    """A path as it is shown to the user: relative where it lies below the current folder, else as it is."""
     try:
         inside = os.path.relpath(path)
     except FileNotFoundError:  # the folder that the command runs in was removed
@@ -70,8 +71,11 @@ def near(path: str | os.PathLike) -> str:
 
 
 def width(stream: TextIO | None = None) -> int:
-    """Columns of the terminal that the stream (stdout) writes to, or COLUMNS where it is set; 0 of a pipe or a file, whose lines
-    may have any length."""
+    """How many characters a line of the terminal may have; 0 of a pipe or a file, whose lines may have any length. The variable
+    COLUMNS sets it for all.
+
+    stream: what is written to; None for stdout.
+    """
     stream = stream or sys.stdout
     variable = os.environ.get("COLUMNS", "")
     if variable.isdigit() and int(variable):
@@ -85,17 +89,20 @@ def width(stream: TextIO | None = None) -> int:
 
 
 def show(lines: Iterable[str], stream: TextIO | None = None) -> None:
-    """Prints lines to the stream (stdout), at once; a Line wraps by its parts, any other between words."""
+    """Prints lines at once, each wrapped at the terminal's width. stream: where to; None for stdout.
+
+    Text that is no Line is wrapped by the stream itself, between words.
+    """
     stream = stream or sys.stdout
-    most = stream.columns if isinstance(stream, Wrapping) else 0
+    columns = stream.columns if isinstance(stream, Wrapping) else 0
     for line in lines:
-        parts = wrapped(line, most) if isinstance(line, Line) else [line]
+        parts = wrapped(line, columns) if isinstance(line, Line) else [line]
         print(*parts, sep="\n", file=stream)
     stream.flush()
 
 
 def note(text: str) -> None:
-    """A line, or several, for people: on stderr, at once."""
+    """Prints a text on stderr at once, where it does not mix with the output. It may have several lines."""
     show([text], sys.stderr)
 
 
@@ -113,10 +120,14 @@ def redraws(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """The text in a style (best, good, warning, bad) on a terminal that has colors, unless NO_COLOR is set."""
+    """The text with the control codes of a color, if the stream is a terminal that has colors and NO_COLOR is not set; else as it
+    is.
+
+    style: best, good, warning or bad. stream: where it will be printed; None for stdout.
+    """
     stream = stream or sys.stdout
-    wanted = redraws(stream) and not os.environ.get("NO_COLOR")
-    if not wanted or not text.strip():
+    has_colors = redraws(stream) and not os.environ.get("NO_COLOR")
+    if not has_colors or not text.strip():
         return text
     start = f"\x1b[{_SGR[style]}m"
     end = "\x1b[0m"
@@ -128,7 +139,8 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def printable(text: str, painted: bool = False) -> str:
-    """The text without control characters, so that a terminal obeys none of it. painted: the colors of `paint` stay."""
+    """The text without control characters, such as a file's name may have, so that it cannot act on the terminal. painted:
+    whether the control codes of `paint` stay."""
     pattern = _PLAIN_OR_PAINTED if painted else _PLAIN
     return "".join(pattern.findall(text))
 
@@ -164,7 +176,7 @@ def length(text: str) -> int:
 
 
 def shorten(text: str, most: int) -> str:
-    """The text in at most so many columns: its beginning and its end."""
+    """The text in at most so many characters: of a longer one the beginning, … and the end."""
     if len(text) <= most:
         return text
     end = (most - 1) // 3
@@ -172,8 +184,11 @@ def shorten(text: str, most: int) -> str:
 
 
 def wrapped(line: str, most: int) -> list[str]:
-    """A line as lines of at most so many columns, cut between words. Of a Line, what follows stands under its text, and its
-    command goes on after a backslash."""
+    """A line as lines of at most `most` characters, cut between words. The lines after the first are indented, of a Line up
+    to where its text begins; its command is continued by backslashes, so that it can be copied.
+
+    most: 0 for any length.
+    """
     if not most or length(line) <= most or _MOVES.search(line):
         return [line]
     hang = len(line) - len(line.lstrip())
@@ -193,11 +208,12 @@ def wrapped(line: str, most: int) -> list[str]:
 
 
 def _cut_between_words(line: str, most: int, hang: int) -> list[str]:
+    """A line as lines of at most `most` characters, those after the first indented by `hang`."""
     return textwrap.wrap(line, most, subsequent_indent=" " * hang, break_on_hyphens=False)
 
 
 def filled(lines: Iterable[str], most: int) -> str:
-    """Lines as one text, each wrapped."""
+    """Lines as one text, each wrapped at `most` characters."""
     parts: list[str] = []
     for line in lines:
         parts += wrapped(line, most)
@@ -205,7 +221,10 @@ def filled(lines: Iterable[str], most: int) -> str:
 
 
 def _continued(head: str, command: str, most: int) -> list[str]:
-    """A command behind a head, in lines that end in a backslash but for the last."""
+    """A command behind a head, in lines of at most `most` characters that end in a backslash, but for the last.
+
+    head: what stands before the command in the first line.
+    """
     words = _WORD.findall(command)
     longest_word = max(map(len, words))
     indent = " " * max(0, min(length(head) + 2, most // 4, most - 2 - longest_word))
@@ -234,6 +253,7 @@ class Waiting:
     whenever nothing is printed for _SILENT_S seconds; the next output replaces it."""
 
     def __init__(self, stream: TextIO):
+        """stream: stderr."""
         self._stream = stream
         self._lock = threading.Lock()
         self._done = threading.Event()
@@ -248,16 +268,19 @@ class Waiting:
         self.what = "working"
 
     def start(self) -> None:
+        """Shows the status line at once and starts the thread that shows it again; does nothing where stderr is no terminal."""
         if redraws(self._stream):
             self._last -= 2 * _SILENT_S  # at once: what is imported next may let no other thread write for seconds
             self.show(time.monotonic())
             threading.Thread(target=self._watch, daemon=True).start()
 
     def end(self) -> None:
+        """Clears the status line for good."""
         self._done.set()
-        self.saying("")
+        self.before_printing("")
 
     def _watch(self) -> None:
+        """The thread: shows the status line whenever it is time, until `end`."""
         while not self._done.wait(_SILENT_S / 4):
             self.show(time.monotonic())
 
@@ -270,8 +293,8 @@ class Waiting:
                 self._stream.flush()
                 self._shown = True
 
-    def saying(self, text: str) -> None:
-        """Clears the status line before `text` is printed; it stays away while a line has not ended."""
+    def before_printing(self, text: str) -> None:
+        """Clears the status line, as `text` is printed next. It stays away until the text's line has ended."""
         with self._lock:
             if self._shown:
                 self._stream.write("\r\x1b[K")
@@ -286,14 +309,14 @@ _waiting: Waiting | None = None  # the running command's status line
 
 
 def show_waiting(what: str) -> None:
-    """Starts the status line of the running command, with these words."""
+    """Starts the status line of the running command. what: its words, such as the command's question; "" for `working`."""
     if _waiting is not None:
         _waiting.what = what or _waiting.what
         _waiting.start()
 
 
 def now(what: str) -> bool:
-    """Changes the words of the status line; returns whether stderr is a terminal that can show it."""
+    """Changes the words of the status line to what the command does now; returns whether stderr is a terminal that shows it."""
     if _waiting is not None:
         _waiting.what = what
     return redraws(sys.stderr)
@@ -301,6 +324,7 @@ def now(what: str) -> bool:
 
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
+    """Sets the words of the status line within the block."""
     before = _waiting.what if _waiting else ""
     now(what)
     try:
@@ -310,17 +334,19 @@ def doing(what: str) -> Iterator[None]:
 
 
 class Wrapping:
-    """A stream whose lines wrap at the width of its terminal while `wraps`. Of one that is `needed`, a line that cannot be
-    written raises OSError; of another it is lost. Whatever a file's names contain, no control character is written; while
-    `draws`, a progress bar moves the cursor."""
+    """A stream in place of stdout or stderr, which wraps lines at the width of the terminal and writes no control characters."""
 
     def __init__(self, stream: TextIO, waiting: Waiting, needed: bool = True):
+        """stream: where it writes. waiting: the status line, which is cleared first. needed: whether a line that cannot be
+        written raises OSError; else it is lost."""
         self._stream = stream
         self._waiting = waiting
         self._needed = needed
         #: The beginning of a line that has not ended.
         self._rest = ""
+        #: Whether lines are wrapped; not those of csv and json.
         self.wraps = True
+        #: Whether a progress bar writes, whose control characters move the cursor.
         self.draws = False
 
     def __getattr__(self, name: str) -> Any:
@@ -332,6 +358,7 @@ class Wrapping:
         return width(self._stream) if self.wraps else 0
 
     def write(self, text: str) -> int:
+        """Writes the lines that are complete; a line that has not ended waits for the next text, or for `flush`."""
         shown = text if self.draws else printable(text, painted=redraws(self._stream))
         *lines, self._rest = (self._rest + shown).split("\n")
         if lines:
@@ -339,6 +366,7 @@ class Wrapping:
         return len(text)
 
     def flush(self) -> None:
+        """Writes a line that has not ended."""
         self._put(self._rest)
         self._rest = ""
         try:
@@ -347,14 +375,15 @@ class Wrapping:
             self._lose(error)
 
     def _lose(self, error: OSError) -> None:
-        """Raises the error if the stream is needed; else the stream's lines are lost from now on."""
+        """Raises the error, which a write ended with, if the stream is needed; else what follows is discarded."""
         if self._needed:
             raise error
         discard(self._stream)
 
     def _put(self, text: str) -> None:
+        """Writes a text to the stream, in ASCII where its encoding has no other characters."""
         if text:
-            self._waiting.saying(text)
+            self._waiting.before_printing(text)
             encoding = (getattr(self._stream, "encoding", None) or "utf-8").lower()
             has_every_letter = encoding[:3] == "utf"
             try:
@@ -378,7 +407,7 @@ def drawing(stream: TextIO) -> Iterator[None]:
 
 
 def discard(stream: TextIO) -> None:
-    """Lets what a stream still holds, and all that follows, go nowhere: its reader or its disk is gone."""
+    """Sends what a stream still has in its buffer, and all that follows, to /dev/null: its reader left, or its disk is full."""
     with contextlib.suppress(OSError, ValueError):  # it is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -392,7 +421,8 @@ class Closed(io.StringIO):
 
 @contextlib.contextmanager
 def wrapping() -> Iterator[Wrapping]:
-    """Wraps stdout and stderr at words within the block; gives stdout, whose wrapping can be turned off for csv and json."""
+    """Wraps the lines of stdout and stderr at the terminal's width within the block, and shows a status line between them. Yields
+    stdout, whose wrapping can be turned off for csv and json."""
     global _waiting
     stdout = sys.stdout or Closed()
     stderr = sys.stderr or open(os.devnull, "w")  # None where it is closed  # noqa: SIM115

@@ -22,6 +22,7 @@ class _Extend(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
     ) -> None:
+        """Stores the words that were typed after the flag; argparse calls it once for each time that the flag is typed."""
         before = getattr(namespace, self.dest)
         typed_before = [] if before is self.default else before
         setattr(namespace, self.dest, [*typed_before, *values])

@@ -44,5 +44,5 @@ def missing_packages(command_words: Sequence[str] = ()) -> Missing | None:
     message = f"not installed: {', '.join(names)}"
     checkout_python = ROOT / ".venv" / "bin" / "python"
     if command_words and checkout_python.exists() and str(checkout_python) != sys.executable:
-        return Missing(message, shlex.join([near(checkout_python), *command_words]))
-    return Missing(message, f"{python()} -m pip install {' '.join(names)}")
+        return Missing(message, tip=shlex.join([near(checkout_python), *command_words]))
+    return Missing(message, tip=f"{python()} -m pip install {' '.join(names)}")

@@ -122,7 +122,7 @@ def _parsed_flags(command_parser: CommandParser, argv: Sequence[str] | None, out
     flags = command_parser.parse_args(argv)
     if not getattr(flags, "quiet", False):
         terminal.show_waiting(command_parser.question)
-    formats = {getattr(flags, "format", None), getattr(flags, "to", None)}
+    formats = {getattr(flags, "format", None), getattr(flags, "to", None)}  # flags of some commands
     out.wraps = formats <= {"table", None}
     require_open_files()
     require_address_space()
@@ -149,7 +149,7 @@ def _refused_by_system(error: OSError, command: str) -> Usage:
     if error.errno == errno.EMFILE:
         return TooFewFiles()
     if error.filename is None:
-        return Usage(f"cannot write the output: {why}; send it to another place", command)
+        return Usage(f"cannot write the output: {why}; send it to another place", tip=command)
     return Usage(f"cannot use {error.filename}: {why}")
 
 
