@@ -14,17 +14,23 @@ LONG = "Shows the commands, which backends are ready with what library and threa
 
 
 def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
+    """Whether a backend is "ready" or "absent" on this machine, and its versions and threads, or why it is absent.
+
+    name: of the backend, such as cupy. software: versions and settings of libraries by name, as facts.software returns them.
+    """
     from workloads.machine import facts
 
-    if registry.BACKENDS[name].devices == ("gpu",) and (problem := facts.gpu_problem()):
-        return "absent", problem
-    if registry.BACKENDS[name].version not in software:
+    backend = registry.BACKENDS[name]
+    gpu_problem = facts.gpu_problem() if backend.devices == ("gpu",) else ""
+    if gpu_problem:
+        return "absent", gpu_problem
+    if backend.version not in software:  # the name of its library there
         return "absent", str(registry.NotInstalled(name))
     if name == "keras" and "tensorflow" not in software:
-        pip = f"{sys.executable} -m pip install {registry.BACKENDS[name].install}"
+        pip = f"{sys.executable} -m pip install {backend.install}"
         return "absent", f"Keras {software['keras']} without TensorFlow; install it with: {pip}"
-    words = _ABOUT.get(name, f"{name} {{{registry.BACKENDS[name].version}}}")
-    return "ready", words.format_map(defaultdict(str, software))
+    template = _ABOUT.get(name, f"{name} {{{backend.version}}}")  # such as "scipy {scipy}"
+    return "ready", template.format_map(defaultdict(str, software))
 
 
 # A ready backend's versions and threads in words; of others its name and version.
@@ -43,7 +49,8 @@ def here() -> Iterator[str]:
 
     machine = facts.describe()
     yield f"This machine ({machine.key}): {machine.cpu}, {machine.cores} cores, {machine.memory_bytes / 2**30:.0f} GiB"
-    yield from (f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in machine.gpus)
+    for gpu in machine.gpus:
+        yield f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs"
     software = facts.software()
     for name in registry.BACKENDS:
         state, about = _state(name, software)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workloads import help_screen, options, printing, shared_flags, terminal
 from workloads.command_line.parsing import CommandParser
-from workloads.session import MeasuringPlan, print_ladder, refined
+from workloads.session import MeasuringPlan, print_ladder, rows_around_crossovers
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class ConvPlan(MeasuringPlan):
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes. Of a help in two parts, -h shows the first and --help both."""
         parser.add_argument(
             "--model",
             metavar="NAME",
@@ -119,14 +120,17 @@ class ConvPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "ConvPlan":
-        """Raises: Usage for what is no convolution, and for an unknown mode or model."""
+        """The plan of the typed flags.
+
+        Raises: Usage for what is no convolution, and for an unknown mode or model.
+        """
         from workloads.harness import plan
 
         several_batches = bool(flags.batch) and len(options.sizes(flags.batch)) > 1
         by_shape = flags.model is None and (flags.shapes or flags.vary)
         layers = [] if by_shape else _layers(flags)
-        problems: list[Any] = [layer.problem for layer in layers] or _by_shape(flags)
-        # on a CPU the library is oneDNN, which TensorFlow brings
+        problems: list[Any] = [layer.problem for layer in layers] if layers else _by_shape(flags)
+        # The teaching kernels are shown beside the CPU's library for convolutions: oneDNN, which TensorFlow brings.
         tensorflow = "eager" if flags.ladder and not flags.backends else ""
         return cls(
             measuring=shared_flags.measuring(flags),
@@ -145,15 +149,16 @@ class ConvPlan(MeasuringPlan):
         return plan.under_roofs("conv", self.problems, forms=self.forms, measuring=self.measuring, here=machine)
 
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
-        """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing varies."""
+        """The rows to add so that the batch, channels or image size from which the GPU wins is known more closely; none where
+        nothing varies. done: the rows that have been timed so far."""
         from analysis.crossover import crossover
         from analysis.crossover.forms import COPIES, LATENCY
 
         if not self.refines or not self.varies:
             return []
-        forms = (LATENCY, *COPIES)
+        forms = (LATENCY, *COPIES)  # resident calls, and with each kind of copy
         answers = crossover.layer_crossovers(done, "conv", least={self.varies: 2}, forms=forms, machine=machine)
-        return refined(done, answers, "conv", _size)
+        return rows_around_crossovers(done, answers, op="conv", problem_order=_size_order)
 
     def table(self, machine: "Machine") -> printing.Printer:
         """A line a convolution, its layers' names first where a model's are timed."""
@@ -215,9 +220,9 @@ def _add_shape_flags(parser: CommandParser) -> None:
 
 
 def _layers(flags: Namespace) -> "list[Work]":
-    """The convolutions of the model's step, in every batch and precision.
+    """The convolutions of the model's training step, in every batch and precision.
 
-    Raises: Usage.
+    Raises: Usage for an unknown model or direction, and for flags that a model's layers do not take.
     """
     from msgspec.structs import replace
 
@@ -240,7 +245,7 @@ def _layers(flags: Namespace) -> "list[Work]":
 
 
 def _by_shape(flags: Namespace) -> "list[Conv]":
-    """The convolutions of --shapes, each in every size that --vary goes through.
+    """The convolutions of --shapes, each at every size that --vary goes through, in every direction and precision.
 
     Raises: Usage for what is no convolution.
     """
@@ -249,15 +254,14 @@ def _by_shape(flags: Namespace) -> "list[Conv]":
     from workloads.harness import plan
 
     shapes = plan.shapes(flags.shapes) or [_BASE]
-    bases = [plan.shape(text, "NxHxWxC:KxRxS" + ("xC" if text.count("x") == 6 else "")) for text in shapes]
     varies, sizes = _varied(flags)
     groups = flags.groups or 1
     common = {"stride": flags.stride or 1, "pad": _pad(flags.pad), "groups": groups, "layout": flags.layout}
     directions, precisions = plan.directions(flags.direction), plan.precisions(flags.dtypes)
     convolutions = []
-    for (text, numbers), size in itertools.product(zip(shapes, bases, strict=True), sizes):
-        fields: dict[str, Any] = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
-        filter_channels = fields.pop("c", None)
+    for text, size in itertools.product(shapes, sizes):
+        fields: dict[str, Any] = _shape_fields(text)
+        filter_channels = fields.pop("filter_channels", None)
         _refuse_images_of_few_rows(text, fields)
         if varies:
             fields |= dict.fromkeys(families.CONV_FIELDS[varies], size)
@@ -275,8 +279,20 @@ def _by_shape(flags: Namespace) -> "list[Conv]":
     return convolutions
 
 
+def _shape_fields(text: str) -> dict[str, int]:
+    """The sizes in a shape NxHxWxC:KxRxS or NxHxWxC:KxRxSxC, by the names of a Conv's fields; `filter_channels` is the last C."""
+    from workloads.harness import plan
+
+    names = ["n", "h", "w", "c_in", "c_out", "r", "s"]
+    pattern = "NxHxWxC:KxRxS"
+    if text.count("x") == 6:  # the filters have their channels too
+        names.append("filter_channels")
+        pattern += "xC"
+    return dict(zip(names, plan.shape(text, pattern), strict=True))
+
+
 def _refuse_channels_first(text: str, groups: int) -> None:
-    """Raises Usage for a shape in PyTorch's order, NxCxHxW:KxCxRxS, with the same in ours."""
+    """Raises Usage for a shape in PyTorch's order, NxCxHxW:KxCxRxS; the error has it in ours, NxHxWxC:KxRxS."""
     n, c, h, w, k, filter_channels, r, s = re.split("[x:]", text.lower())
     if int(c) == groups * int(filter_channels):
         message = f"{text} has the order NxCxHxW:KxCxRxS; here it is NxHxWxC:KxRxS, whatever the layout"
@@ -284,8 +300,11 @@ def _refuse_channels_first(text: str, groups: int) -> None:
 
 
 def _refuse_images_of_few_rows(text: str, fields: dict[str, int]) -> None:
-    """Raises Usage for square images in PyTorch's order, NxCxHxW, with the same in ours: read in ours, they have fewer rows than
-    their filters, and as many columns as channels."""
+    """Raises Usage for square images in PyTorch's order, NxCxHxW; the error has them in ours, NxHxWxC. They are recognized by
+    having, read in our order, fewer rows than their filters and as many columns as channels.
+
+    text: the shape as it was typed. fields: its sizes read in our order, by the names of a Conv's fields.
+    """
     channels = fields["h"]
     size = fields["w"]
     if channels < fields["r"] and size == fields["c_in"]:
@@ -295,8 +314,8 @@ def _refuse_images_of_few_rows(text: str, fields: dict[str, int]) -> None:
         raise options.Usage(message, wrong=text, right=f"{images}:{filters}")
 
 
-def _varied(flags: Namespace) -> tuple[str, list]:
-    """(what is varied, its sizes); ("", [None]) for shapes as they are."""
+def _varied(flags: Namespace) -> tuple[str, list[int] | list[None]]:
+    """What is varied (batch, channels or size) and its sizes; "" and [None] where the shapes are taken as they are."""
     if flags.sizes and not flags.vary:
         raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
     if flags.vary:
@@ -306,7 +325,7 @@ def _varied(flags: Namespace) -> tuple[str, list]:
 
 
 def _refuse_batches(flags: Namespace) -> None:
-    """Raises Usage for --batch beside --vary, whose sizes are --sizes: those of the batch itself, or of another dimension."""
+    """Raises Usage for --batch where --vary is typed too: the sizes that --vary goes through are typed as --sizes."""
     if not flags.batch:
         return
     if flags.vary == "batch" and not flags.sizes:
@@ -316,6 +335,10 @@ def _refuse_batches(flags: Namespace) -> None:
 
 
 def _pad(text: str | None) -> str | int:
+    """The padding of --pad: "same", "valid", or the number of zeros on every side. None, where it is not typed, is "same".
+
+    Raises: Usage for anything else.
+    """
     text = "same" if text is None else str(text)
     if text not in ("same", "valid") and not re.fullmatch(r"\d{1,6}", text):
         if text.isdecimal():
@@ -324,8 +347,9 @@ def _pad(text: str | None) -> str | int:
     return int(text) if text.isdigit() else text
 
 
-def _size(p: "Conv") -> tuple:
-    return p.n, p.h, p.c_in, p.c_out, p.direction
+def _size_order(problem: "Conv") -> tuple:
+    """A sort key: images, rows of an image, channels in and out, direction."""
+    return problem.n, problem.h, problem.c_in, problem.c_out, problem.direction
 
 
 parser = ConvPlan.parser

@@ -103,7 +103,7 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
     batch: int
     #: file.py:function that gives the data of that step; "" for made-up samples.
     data: str
-    #: The length of open sizes in that step; 0 where it is not said.
+    #: The length of open sizes, such as words in a text, in that step; 0 where the flag is not typed.
     length: int
     #: Seconds that building may take.
     time_limit_s: float
@@ -112,7 +112,10 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "DescribePlan":
-        """Raises: Usage for flags of --operations without it, arguments of a script without one, and data of no function."""
+        """The plan of the typed flags.
+
+        Raises: Usage for flags of --operations without it, arguments of a script without one, and data of no function.
+        """
         from workloads.records import model_files, script_files
 
         if flags.script:
@@ -142,12 +145,12 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
         )
 
 
-def lines(network) -> list[str]:
-    """A Network as text: a line a layer, its sums, and what is not known of it."""
+def lines(network: "Network") -> list[str]:
+    """A model as text: a line for each layer with its output, weights and FLOPs, the sums, and what is not known of it."""
     from kernels import networks
     from kernels.networks import layers, training_step
 
-    flops = Counter[str]()
+    flops = Counter[str]()  # of a sample's training step, by layer
     for work in training_step.step(network, 1):
         flops[work.layer] += work.flops
     unknown = layers.unknown(network)
@@ -173,7 +176,8 @@ def lines(network) -> list[str]:
 
 
 def operation_sums(operations: "Sequence[Operation]", batch: int) -> list[str]:
-    """The cells of some operations: how many, how often they run, their FLOPs and their bytes in a step of this batch."""
+    """Four texts for some operations of a training step: how many there are, how often they run, their FLOPs and the bytes
+    that they move in a step of this batch."""
     runs = sum(operation.runs.at(batch) for operation in operations)
     flops = sum(operation.step_flops(batch) for operation in operations)
     nbytes = sum(operation.step_bytes(batch) for operation in operations)
@@ -181,7 +185,8 @@ def operation_sums(operations: "Sequence[Operation]", batch: int) -> list[str]:
 
 
 def operation_lines(step: "TracedStep") -> list[str]:
-    """A TracedStep as text: a line for each layer, phase and kind, the sums of each kind, and what is not sure."""
+    """A training step as text: a line for each layer, phase (forward, backward ...) and kind of operation, the sums of each kind,
+    and what is not sure."""
     if step.untraced:
         return [f"{step.model}: {step.untraced}, so that its operations are not known"]
     by_layer: dict[tuple[str, str, str], list[Operation]] = {}
@@ -189,10 +194,10 @@ def operation_lines(step: "TracedStep") -> list[str]:
     for operation in step.operations:
         by_kind.setdefault(operation.kind, []).append(operation)
         if operation.kind != "view":
-            place = (operation.layer or "(no layer)", operation.phase, operation.kind)
-            by_layer.setdefault(place, []).append(operation)
+            key = (operation.layer or "(no layer)", operation.phase, operation.kind)
+            by_layer.setdefault(key, []).append(operation)
     heads = "operations | runs | FLOPs | bytes"
-    rows = [(*place, *operation_sums(group, step.batch)) for place, group in by_layer.items()]
+    rows = [(*key, *operation_sums(group, step.batch)) for key, group in by_layer.items()]
     text = Table(f"layer | phase | kind | {heads}", rows, 3).text()
     sums = [(kind, *operation_sums(by_kind[kind], step.batch)) for kind in sorted(by_kind)]
     text += ["", *Table(f"kind | {heads}", sums).text(), ""]
@@ -206,7 +211,7 @@ def operation_lines(step: "TracedStep") -> list[str]:
 
 
 def script_lines(described: "DescribedScript") -> list[str]:
-    """A script's fit and the operations of its model's step as text."""
+    """A script as text: its call of fit with samples, batch and epochs, then the operations of a training step of its model."""
     fit = described.fit
     samples = "unknown samples" if fit.samples is None else units.count(fit.samples, "sample")
     head = f"{fit.head}: {samples}, batch {fit.batch:,}, {units.count(fit.epochs, 'epoch')}"
@@ -215,13 +220,16 @@ def script_lines(described: "DescribedScript") -> list[str]:
 
 
 def _described(plan: DescribePlan) -> "DescribedScript | Network":
-    """Raises: Usage, Missing."""
+    """What the plan asks for: a script's fit with its model, or a model with its layers, traced if --operations was typed.
+
+    Raises: Usage for what cannot be built or run; Missing without TensorFlow.
+    """
     from workloads.frameworks import grid
     from workloads.frameworks.tracing import request
     from workloads.frameworks.user_fit import script
 
     if plan.script:
-        return script.described(plan.script, plan.script_arguments, plan.time_limit_s, plan.script_fit)
+        return script.described(plan.script, plan.script_arguments, plan.time_limit_s, fit=plan.script_fit)
     if not plan.operations:
         return grid.network(plan.model, plan.time_limit_s)
     wanted = request.TraceRequest(model=plan.model, batch=plan.batch, data=plan.data, length=plan.length)
@@ -229,7 +237,7 @@ def _described(plan: DescribePlan) -> "DescribedScript | Network":
 
 
 def carry_out(plan: DescribePlan) -> int:
-    """Prints the description; the exit code."""
+    """Prints the description. Returns the exit code."""
     if plan.format == "json":
         return _print_json(plan)
     described: Any = _described(plan)
@@ -244,7 +252,9 @@ def carry_out(plan: DescribePlan) -> int:
 
 
 def _print_json(plan: DescribePlan) -> int:
-    """Prints one JSON object for whoever started this process: what is described, or a messages.Failed."""
+    """Prints one JSON object: the description, or a messages.Failed with the error, which the process that started this one
+    raises.
+    """
     import msgspec
 
     from workloads.records.messages import Failed, failure
@@ -259,7 +269,7 @@ def _print_json(plan: DescribePlan) -> int:
 
 
 def require_model(plan: DescribePlan) -> None:
-    """Raises Usage for a model that cannot be one, as far as its name and its files say."""
+    """Raises Usage for a model that is not known: no name of ours, no file or function. It is not built, which takes seconds."""
     from workloads.frameworks import grid
 
     if not plan.script:

@@ -23,7 +23,7 @@ from workloads.machine.health import CheckResult, Fault
 
 if TYPE_CHECKING:
     from analysis.noise import NoiseShare
-    from workloads.records import Measurement, Measurements
+    from workloads.records import Machine, Measurement, Measurements
     from workloads.records.reading import ResultFile
 
 QUESTION = "Is this machine fit to be measured?"
@@ -36,6 +36,8 @@ then count with it. Exit code 1 when something is broken; having no GPU is norma
 EXAMPLE_SUITE = "python -m workloads.suite --quick"
 _WATCH_S, _LOOKS = 0.6, 8
 SWEEPS = 10
+_USUAL_CACHE_BYTES = 4 << 20  # of a CPU that does not say how large its last cache is
+_MOST_TRIAD_BYTES = 64 << 20
 # A small crossover: both sides, calls of a microsecond to a tenth of a second.
 NOISE_SWEEP = [
     *("workloads.matmul", "-q", "--sizes", "32:2048:x2", "--min-time", "0.03", "--max-noise", "1"),
@@ -44,7 +46,7 @@ NOISE_SWEEP = [
 
 
 def numba() -> Iterator[CheckResult]:
-    """Its threading layer, its threads, and whether compiled code can be kept."""
+    """Checks Numba's threading layer, its number of threads, and whether compiled code can be kept between runs."""
     from workloads.harness import telemetry
     from workloads.machine import facts
 
@@ -57,20 +59,29 @@ def numba() -> Iterator[CheckResult]:
         "numba",
         state,
         [
-            Fault(layer not in ("omp", "tbb"), "without OpenMP small parallel kernels lose half their speed", openmp),
-            Fault(threads < cores, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS"),
+            Fault(
+                exists=layer not in ("omp", "tbb"),
+                why="without OpenMP small parallel kernels lose half their speed",
+                fix=openmp,
+            ),
+            Fault(exists=threads < cores, why=f"fewer threads than the {cores} cores", fix="unset NUMBA_NUM_THREADS"),
         ],
         level="warn" if layer else "problem",
     )
-    # A dispatcher that cannot keep its code has no cache path.
+    # A function that Numba compiled and cannot keep has no cache path.
     cache_path = getattr(telemetry.compiled_chain().stats, "cache_path", None)
     state = "compiled code is kept between runs" if cache_path else "no folder to keep compiled code in"
-    anew = Fault(not cache_path, "every run compiles for seconds", "export NUMBA_CACHE_DIR=$HOME/.cache/numba")
-    yield health.diagnosis("numba cache", state, [anew])
+    no_cache = Fault(
+        exists=not cache_path,
+        why="every run compiles for seconds",
+        fix="export NUMBA_CACHE_DIR=$HOME/.cache/numba",
+    )
+    yield health.diagnosis("numba cache", state, [no_cache])
 
 
 def quiet() -> Iterator[CheckResult]:
-    """Findings of a CPU watch over _WATCH_S seconds of idling: clock, steal, quota, other processes."""
+    """Checks for _WATCH_S seconds, in which nothing is measured, what disturbs the CPU: changes of the clock, time taken by the
+    hypervisor or a quota, other processes."""
     from workloads.harness import telemetry
 
     watch = telemetry.watch("cpu")
@@ -78,18 +89,25 @@ def quiet() -> Iterator[CheckResult]:
         time.sleep(_WATCH_S / _LOOKS)
         watch.before_block()
     values, flags = watch.readings()
-    return judged(values, flags, load.look(_WATCH_S) if "other-load" in flags else None)
+    busy = load.look(_WATCH_S) if "other-load" in flags else None
+    return cpu_results(values, flags, busy)
 
 
-def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | None = None) -> Iterator[CheckResult]:
-    """The findings of a CPU watch's values and flags; `busy`: the load a moment later, with the busiest program's name."""
+def cpu_results(
+    values: dict[str, float], flags: tuple[str, ...], busy: load.Load | None = None
+) -> Iterator[CheckResult]:
+    """The results of the checks of the CPU: clock, load, steal, quota.
+
+    values: what was read, such as cpu_clock_hz, throttled_s and steal_fraction. flags: the doubts that this raises, such as
+    other-load. busy: the load a moment later, which names the busiest program; None where it was not looked for.
+    """
     from analysis import checks
 
     clock = units.metric("cpu_clock_hz", values["cpu_clock_hz"])
     throttled = units.metric("throttled_s", values.get("throttled_s", 0))
     load_words = f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs"
     steal_words = f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"
-    # flag -> the check's name, its words where the flag is up, and where it is not
+    # flag -> (the check's name, the state where the flag is raised, the state where it is not)
     words = {
         "cpu-clock": ("clock", f"{clock}, off by more than 3 % at times", f"{clock}, steady"),
         "other-load": ("load", busy.words if busy and not busy.quiet else load_words, load_words),
@@ -99,10 +117,11 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
     for check in checks.CHECKS:
         if check.flag not in words:
             continue
-        name, symptom, normal = iter(words[check.flag])
-        is_up = check.flag in flags
+        name, raised_state, normal_state = iter(words[check.flag])
+        is_raised = check.flag in flags
         fix = check.fix.format(command="python -m workloads.matmul")
-        yield health.diagnosis(name, symptom if is_up else normal, [Fault(is_up, check.why, fix)])
+        fault = Fault(exists=is_raised, why=check.why, fix=fix)
+        yield health.diagnosis(name, raised_state if is_raised else normal_state, [fault])
 
 
 def timings() -> Iterator[CheckResult]:
@@ -112,50 +131,62 @@ def timings() -> Iterator[CheckResult]:
     from workloads.machine import facts
     from workloads.records import row_flags
 
-    here = facts.describe()
-    done = [row_flags.flagged(m) for m in trials(here)]
-    doubts = Analysis.from_rows(done, here).doubts
-    looked = f"{len(checks.CHECKS)} things looked for, {len(doubts)} seen"
-    yield CheckResult("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
-    yield from broken(done, "what is measured with it would fail too", "make test")
+    machine = facts.describe()
+    done = [row_flags.flagged(m) for m in trials(machine)]  # with the flags of what is doubtful of a single row
+    doubts = Analysis.from_rows(done, machine).doubts
+    count = sum(m.ok for m in done)
+    state = f"{count} rows timed, their answers right; {len(checks.CHECKS)} things looked for, {len(doubts)} seen"
+    yield CheckResult(check="timings", level="ok", state=state)
+    yield from broken(done, why="what is measured with it would fail too", fix="make test")
     yield from doubts
 
 
-def broken(rows: "Measurements", why: str, fix: str) -> Iterator[CheckResult]:
-    """A problem for the rows that failed and one for those whose answer is wrong: their number, and the first of them."""
+def broken(rows: "Measurements", *, why: str, fix: str) -> Iterator[CheckResult]:
+    """A problem for the rows that failed, and another for those whose results are wrong: how many, and the first of them.
+
+    why: what such a row means. fix: the command to type.
+    """
     from analysis import labels
 
     for status in ("failed", "wrong"):
         with_status = [m for m in rows if m.status == status]
         if with_status:
             first = with_status[0]
-            some = f"{len(with_status)} of {len(rows)} rows, such as " if len(with_status) > 1 else ""
-            state = f"{some}{labels.row(first)}: {first.reason}"
+            count = f"{len(with_status)} of {len(rows)} rows, such as " if len(with_status) > 1 else ""
+            state = f"{count}{labels.row(first)}: {first.reason}"
             yield CheckResult(check=status, level="problem", state=state, why=why, fix=fix)
 
 
-def trials(here) -> list:
-    """Measurements of a product and a pass over memory on each device, the pass warm and cold."""
+def trials(here: "Machine") -> "list[Measurement]":
+    """Times a matrix product and an operation on arrays in memory on the CPU and the first GPU, there with warm and cold caches.
+
+    here: this machine.
+    """
     from kernels.problems import Matmul, Stream
     from workloads.harness.timing import Limits
     from workloads.harness.worker import Order, Worker, environment
     from workloads.records import Row, Settings
 
+    # Arrays of a quarter of the last cache stay in it.
+    cache_bytes = max(here.caches_bytes.values(), default=_USUAL_CACHE_BYTES)
     cpu = Settings(threads=here.cores)
-    quarter_of_cache = max(here.caches_bytes.values(), default=1 << 22) // 4
+    cpu_product = Matmul(m=512, n=512, k=512)
+    cpu_triad = Stream(operation="triad", nbytes=min(cache_bytes // 4, _MOST_TRIAD_BYTES))
     rows = [
-        Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu),
-        Row("stream/numba/loop", Stream("triad", min(quarter_of_cache, 1 << 26)), cpu),
+        Row(kernel="matmul/numpy/blas", problem=cpu_product, settings=cpu),
+        Row(kernel="stream/numba/loop", problem=cpu_triad, settings=cpu),
     ]
     if here.gpus:
-        gpu = Settings("gpu:0")
-        triad = Stream("triad", here.gpus[0].l2_bytes // 4)
+        gpu = Settings(device="gpu:0")
+        cold_gpu = Settings(device="gpu:0", cache="cold")
+        gpu_product = Matmul(m=1024, n=1024, k=1024)
+        gpu_triad = Stream(operation="triad", nbytes=here.gpus[0].l2_bytes // 4)
         rows += [
-            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), gpu),
-            Row("stream/cupy/wide", triad, gpu),
-            Row("stream/cupy/wide", triad, Settings("gpu:0", cache="cold")),
+            Row(kernel="matmul/cupy/cublas", problem=gpu_product, settings=gpu),
+            Row(kernel="stream/cupy/wide", problem=gpu_triad, settings=gpu),
+            Row(kernel="stream/cupy/wide", problem=gpu_triad, settings=cold_gpu),
         ]
-    limits = Limits(0.02, 10, 0.05, 0.25)
+    limits = Limits(visit_s=0.02, rounds=10, max_noise=0.05, max_time=0.25)
     done = []
     for device in dict.fromkeys(row.device for row in rows):
         device_rows = [row for row in rows if row.device == device]
@@ -184,7 +215,10 @@ CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
 
 
 def run(checks: tuple[Callable[[], Iterator[CheckResult]], ...] | None = None) -> Iterator[CheckResult]:
-    """Every check's findings, as they come. A check that fails itself is a problem, and the others go on. Takes 10 to 20 s."""
+    """The results of all checks, each as it comes. A check that raises is a problem, and the others go on. Takes 10 to 20 s.
+
+    checks: in place of CHECKS.
+    """
     for check in CHECKS if checks is None else checks:
         try:
             with terminal.doing(f"looking at {check.__name__}"):
@@ -201,32 +235,36 @@ _STYLES = {"ok": "good", "warn": "warning", "problem": "bad"}
 
 
 def line(result: CheckResult) -> str:
-    """A line of the table: level, name and state."""
+    """A line on the terminal for a result: its level (ok, warn, problem), the check's name and the state in words."""
     level = terminal.paint(f"{result.level:8}", _STYLES[result.level])
     return terminal.Line(terminal.on_one_line(result.state), label=f"{level} {result.check:13} ")
 
 
 def verdict(results: list[CheckResult], subject: str, fit: str) -> list[str]:
-    """The verdict as lines: the `subject` (`This machine is`) and `fit` (`to be measured`), or what disturbs it, with the command
-    that mends it."""
+    """The lines of the verdict: that all is well, or what is broken or disturbs measurements, each with the command that
+    mends it.
+
+    subject, fit: the parts of its first sentence, such as `This machine is` and `fit to be measured`.
+    """
     by_fault = {(result.why, result.fix): result for result in results if result.level != "ok"}
-    bad = by_fault.values()
+    bad = by_fault.values()  # of results with the same fault the last one
     if not bad:
         return [terminal.paint(f"{subject} {fit}.", "good")]
-    broken = sum(one.level == "problem" for one in bad)
+    broken_count = sum(result.level == "problem" for result in bad)
+    disturbing_count = len(bad) - broken_count
     counts = []
-    if broken:
-        counts.append(units.count(broken, "thing is", "things are") + " broken")
-    if len(bad) > broken:
-        counts.append(units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements")
-    now = next((one for one in bad if one.check == "load"), None)
-    if broken:
+    if broken_count:
+        counts.append(units.count(broken_count, "thing is", "things are") + " broken")
+    if disturbing_count:
+        counts.append(units.count(disturbing_count, "thing disturbs", "things disturb") + " measurements")
+    other_programs = next((result for result in bad if result.check == "load"), None)
+    if broken_count:
         head = f"{subject} not {fit}: {units.join(counts)}."
-    elif now:
-        head = f"Not now: {now.state}."
+    elif other_programs:
+        head = f"Not now: {other_programs.state}."
     else:
         head = f"{subject} {fit}, but: {units.join(counts)}."
-    lines = [terminal.paint(head, "bad" if broken else "warning")]
+    lines = [terminal.paint(head, "bad" if broken_count else "warning")]
     for result in bad:
         lines.append(terminal.Line(result.why, label=f"  {result.check:13}  "))
         lines.append(terminal.Line(label=f"  {'':13}  mend it: ", command=options.typed(result.fix)))
@@ -252,6 +290,7 @@ class DoctorPlan:
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "DoctorPlan":
+        """The plan of the typed flags."""
         return cls(
             runs=tuple(flags.runs),
             noise=flags.noise,
@@ -297,9 +336,12 @@ def parser() -> CommandParser:
 
 
 def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
-    """Findings of the checks on stored rows, machine by machine.
+    """The results of the checks of stored rows, machine by machine: how many there are, failed ones, doubtful ones, damaged
+    files.
 
-    Raises: Usage when there are none.
+    runs: result files, run folders or saved names.
+
+    Raises: Usage when there are no rows.
     """
     from analysis import checks
     from analysis.analysis import Analysis
@@ -310,91 +352,107 @@ def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
         here = loaded.machine
         where = here.key if here else "a machine that no line names"
         state = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
-        yield CheckResult("rows", "ok", state)
+        yield CheckResult(check="rows", level="ok", state=state)
         command = checks.command(loaded.measurements[0]) if loaded.measurements else EXAMPLE_COMMAND
-        yield from broken(loaded.measurements, "it has no time, or none that counts", command)
+        yield from broken(loaded.measurements, why="it has no time, or none that counts", fix=command)
         yield from Analysis.from_loaded(loaded).doubts
         for file in loaded.damaged:
             yield bad_lines(file)
 
 
 def bad_lines(file: "ResultFile") -> CheckResult:
-    """The finding for a result file with lines that cannot be read: the command that made the file measures their rows anew."""
+    """The result for a file with lines that cannot be read. Its fix is the command that wrote the file, with --resume: it
+    measures the lost rows again."""
     from analysis import checks
     from workloads.records import command_lines
     from workloads.records.run_files import EXAMPLE_COMMAND
 
     state = f"{units.count(file.bad_lines, 'line')} of {options.near(file.path)} cannot be read"
-    mend = command_lines.resumed(file.runs[-1].command, options.near(file.path.parent)) if file.runs else ""
-    if not mend:
+    fix = command_lines.resumed(file.runs[-1].command, options.near(file.path.parent)) if file.runs else ""
+    if not fix:
         command = checks.command(file.measurements[0]) if file.measurements else EXAMPLE_COMMAND
-        mend = f"{command} -o DIR"
-    return CheckResult(check="bad lines", level="warn", state=state, why="their rows are lost", fix=mend)
+        fix = f"{command} -o DIR"
+    return CheckResult(check="bad lines", level="warn", state=state, why="their rows are lost", fix=fix)
 
 
 def noise(plan: DoctorPlan) -> int:
-    """Makes the missing sweeps of this machine, each in new processes, and stores their differences, also when interrupted.
-    Returns the exit code."""
-    from workloads.harness import sweep
+    """Measures what two runs of this machine differ by: makes SWEEPS sweeps, or those that are missing, evenly over `over_s`,
+    each in new processes. Their differences are stored, also when it is interrupted. Returns the exit code."""
     from workloads.machine import facts
 
     here = facts.describe()
-    unfinished = sorted(p for p in (sweep.LOCAL / here.key).glob("noise-*") if len(_swept(p)) < SWEEPS)
-    if plan.resume and unfinished:
-        folder = unfinished[-1]
-    else:
-        stamp = "".join(character for character in facts.now() if character != ":")
-        folder = sweep.LOCAL / here.key / f"noise-{stamp}"
+    folder = _noise_folder(here, resume=plan.resume)
     begin = time.monotonic()
-    took_s = 0.0  # the last sweep
+    sweep_s = 0.0  # what the last sweep took
     gap_s = plan.over_s / (SWEEPS - 1)
-    done = len(_swept(folder))
+    done = len(_complete_sweeps(folder))
     try:
         for i in range(done, SWEEPS):
             wait_s = max(0.0, begin + (i - done) * gap_s - time.monotonic())
-            if plan.stop_after_s and time.monotonic() + wait_s + took_s - begin > plan.stop_after_s:
+            end_s = time.monotonic() + wait_s + sweep_s - begin
+            if plan.stop_after_s and end_s > plan.stop_after_s:
                 break
-            left_s = wait_s + (SWEEPS - 1 - i) * max(gap_s, took_s) + took_s
+            left_s = wait_s + (SWEEPS - 1 - i) * max(gap_s, sweep_s) + sweep_s
             terminal.note(f"[{i + 1}/{SWEEPS}] begins in {wait_s:.0f} s; about {left_s / 60:.0f} min to go")
             time.sleep(wait_s)
             started = time.monotonic()
             _sweep(folder, i, here)
-            took_s = time.monotonic() - started
+            sweep_s = time.monotonic() - started
     finally:
-        _store(folder, here, plan.format)
+        _store_differences(folder, here, plan.format)
     return options.OK
 
 
-def _swept(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("[0-9]*") if p.suffix != ".part")
+def _noise_folder(here: "Machine", *, resume: bool) -> Path:
+    """The folder of the sweeps: a new one, or with `resume` this machine's newest one that lacks sweeps."""
+    from workloads.harness import sweep
+    from workloads.machine import facts
+
+    folders = sorted((sweep.LOCAL / here.key).glob("noise-*"))
+    incomplete = [folder for folder in folders if len(_complete_sweeps(folder)) < SWEEPS]
+    if resume and incomplete:
+        return incomplete[-1]
+    stamp = "".join(character for character in facts.now() if character != ":")
+    return sweep.LOCAL / here.key / f"noise-{stamp}"
 
 
-def _sweep(folder: Path, i: int, here) -> None:
-    """One more sweep, under another name until it is whole. Raises: Stop when it fails."""
-    part = folder / f"{i + 1:02}.part"
+def _complete_sweeps(folder: Path) -> list[Path]:
+    """The folders of the complete sweeps, the earliest first."""
+    return sorted(path for path in folder.glob("[0-9]*") if path.suffix != ".part")
+
+
+def _sweep(folder: Path, i: int, here: "Machine") -> None:
+    """Makes the sweep number i, counted from 0, into a folder of its own inside this one.
+
+    Raises: Stop when it fails.
+    """
+    part = folder / f"{i + 1:02}.part"  # renamed once it is complete
     shutil.rmtree(part, ignore_errors=True)
-    threads = [str(t) for t in sorted({1, here.cores})]
+    threads = [str(count) for count in sorted({1, here.cores})]
     # The command is stored with the rows, which do not say where the project lies.
     place = str(part.relative_to(REPORTS.parent))
     command = [*NOISE_SWEEP, "cublas" if here.gpus else "operator", "--threads", *threads, "-o", place]
     REPORTS.mkdir(parents=True, exist_ok=True)
     ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=REPORTS.parent)
     if ended.returncode != options.OK:
-        raise options.Stop(f"a sweep ended with exit code {ended.returncode}", f"python -m {' '.join(command)}")
+        raise options.Stop(f"a sweep ended with exit code {ended.returncode}", tip=f"python -m {' '.join(command)}")
     part.rename(part.with_suffix(""))
 
 
-def _store(folder: Path, here, format_: str) -> None:
-    """Stores and prints the differences between the sweeps so far, and how to go on if some are missing."""
+def _store_differences(folder: Path, here: "Machine", format_: str) -> None:
+    """Stores and prints what the complete sweeps in a folder differ by, and how to go on if some are missing.
+
+    format_: what stdout gets, table or json.
+    """
     import msgspec
 
     from analysis import noise
     from workloads import records
 
-    swept = _swept(folder)
-    loaded = [records.read(f) for f in swept]
+    sweeps = _complete_sweeps(folder)
+    loaded = [records.read(sweep) for sweep in sweeps]
     begun = [datetime.fromisoformat(one.runs[0].started_at).timestamp() for one in loaded]
-    shares = noise.shares(list(zip(begun, loaded, strict=True))) if len(swept) > 1 else ()
+    shares = noise.shares(list(zip(begun, loaded, strict=True))) if len(sweeps) > 1 else ()
     if shares:
         machine_noise = noise.Noise(
             machine=here,
@@ -410,30 +468,32 @@ def _store(folder: Path, here, format_: str) -> None:
         else:
             _print_shares(shares)
         rows: list[Measurement] = []
-        for sweep in loaded:
-            rows += sweep.measurements
-        disturbed = sum(bool(noise.DISTURBED & {*m.flags}) for m in rows)
+        for one in loaded:
+            rows += one.measurements
+        disturbed = [m for m in rows if noise.DISTURBED & {*m.flags}]
         if disturbed:
-            terminal.note(f"other load disturbed {disturbed} of {len(rows)} rows: measure again on a quiet machine")
+            terminal.note(
+                f"other load disturbed {len(disturbed)} of {len(rows)} rows: measure again on a quiet machine"
+            )
         terminal.note(terminal.Line(options.near(place), label="stored: "))
-    if len(swept) < SWEEPS:
-        again = options.typed("python -m workloads.doctor --noise --resume")
-        terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:")
-        terminal.note(terminal.Line(label="  ", command=again))
+    if len(sweeps) < SWEEPS:
+        command = options.typed("python -m workloads.doctor --noise --resume")
+        terminal.note(f"{len(sweeps)} of {SWEEPS} sweeps are made; go on with:")
+        terminal.note(terminal.Line(label="  ", command=command))
 
 
 def _print_shares(shares: "Sequence[NoiseShare]") -> None:
-    """Prints the table of what two runs differ by."""
+    """Prints the table of the largest differences between two runs, by clock and by how long a call takes."""
     cells = []
     for share in shares:
-        shortest_call = units.seconds(10.0**share.decade)
+        shortest_call = units.seconds(10.0**share.decade)  # of the calls between two powers of ten
         cells.append((share.side, f"from {shortest_call}", units.percent(share.share), str(share.pairs)))
     for text in table.Table("clock | calls | two runs differ by at most | pairs", cells, 2).text():
         print(text)
 
 
 def carry_out(plan: DoctorPlan) -> int:
-    """Prints each finding as it comes, then the verdict; the exit code."""
+    """Prints the result of each check as it comes, then the verdict. Returns the exit code: FAILED where something is broken."""
     if plan.noise:
         return noise(plan)
     findings = []

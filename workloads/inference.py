@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from workloads import help_screen, options, shared_flags
 from workloads.command_line.parsing import CommandParser
 from workloads.printing import Lines, number, scaled, timed, where
-from workloads.session import MeasuringPlan, hidden, unfinished
+from workloads.session import MeasuringPlan, print_no_row, unfinished
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class InferencePlan(MeasuringPlan):
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes. Of a help in two parts, -h shows the first and --help both."""
         parser.add_argument(
             "--model",
             metavar="NAME",
@@ -134,20 +135,20 @@ class InferencePlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "InferencePlan":
-        """Raises: Usage for an unknown model, variant, mode or switch."""
+        """The plan of the typed flags.
+
+        Raises: Usage for an unknown model, variant, mode or switch.
+        """
         from workloads.frameworks import grid
         from workloads.harness import plan
 
-        plan.known("backend", flags.backends, ("keras",))
+        plan.known("backend", flags.backends, ("keras",))  # refuses others
         calls = _calls(flags)
         switches = grid.switches(vars(flags))
-        switches.pop("in_flight", None)  # of the variant `serve` alone
-        names: list[str] = []
-        for word in options.words(flags.model):
-            names += SEEDS if word in ("seed", "seeds") else [word]
+        switches.pop("in_flight", None)  # it is a part of the calls
         return cls(
             measuring=shared_flags.measuring(flags),
-            models=tuple(grid.models(names, {})),
+            models=tuple(grid.models(_model_names(flags), {})),
             calls=tuple(calls),
             switches=switches,
             data=flags.data,
@@ -155,8 +156,8 @@ class InferencePlan(MeasuringPlan):
         )
 
     def rows(self, machine: "Machine") -> "list[Row]":
-        """Every call of every model, compiled in every way. Devices take turns, so that a run that ends early has both sides of
-        its rows.
+        """Every call of every model, in every combination of the options that have an effect on the device. Devices take
+        turns, so that a run that ends early has both sides of its rows.
 
         Raises: Missing for a device that is not here.
         """
@@ -164,31 +165,45 @@ class InferencePlan(MeasuringPlan):
         from workloads.harness import plan
 
         rows: list[Row] = []
-        for device in plan.devices(self.measuring.devices, machine, self.measuring.require_gpu):
+        for device in plan.devices(self.measuring.devices, machine, require_gpu=self.measuring.require_gpu):
             effective = [
-                switch for switch in self.switches if grid.applies(switch, device, "inference/keras/call", False)
+                switch
+                for switch in self.switches
+                if grid.applies(switch, device, "inference/keras/call", regression=False)
             ]
             combinations = itertools.product(*(self.switches[switch] for switch in effective))
-            named = self.measuring.threads if device == "cpu" else ()
-            counts: Sequence[int | None] = named or [None]
-            for threads, model, texts in itertools.product(counts, self.models, combinations):
+            thread_counts: Sequence[int | None] = [None]  # Keras's own choice
+            if device == "cpu" and self.measuring.threads:
+                thread_counts = self.measuring.threads
+            for threads, model, texts in itertools.product(thread_counts, self.models, combinations):
                 chosen = dict(zip(effective, texts, strict=True))
-                rows += [self._row(call, model, device, threads, switches=chosen) for call in self.calls]
+                for call in self.calls:
+                    rows.append(self._row(call, model=model, device=device, threads=threads, switches=chosen))
         return forecast.in_turns(rows)
 
-    def _row(self, call: Call, model: str, device: str, threads: int | None, *, switches: dict[str, str]) -> "Row":
-        """The row of a call; `switches`: those of its model."""
+    def _row(self, call: Call, *, model: str, device: str, threads: int | None, switches: dict[str, str]) -> "Row":
+        """The row of a call on a device. threads: None for Keras's own choice. switches: option -> its text, such as
+        {"jit_compile": "on"}."""
         from kernels.problems import Inference
         from workloads.records import Row, Settings, settings
 
         switches = {"data": self.data, **switches}
         if call.variant == "serve":
             switches["in_flight"] = str(call.in_flight)
-        row_settings = Settings(device, threads, call.mode, switches=settings.without_defaults(switches))
-        return Row(f"inference/keras/{call.variant}", Inference(model, call.batch), row_settings)
+        row_settings = Settings(
+            device=device, threads=threads, mode=call.mode, switches=settings.without_defaults(switches)
+        )
+        return Row(
+            kernel=f"inference/keras/{call.variant}",
+            problem=Inference(model=model, batch=call.batch),
+            settings=row_settings,
+        )
 
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
-        """The rows still needed to pin down the batches from which the GPU wins."""
+        """The rows to add so that the batch from which the GPU wins is known more closely.
+
+        done: the rows that have been timed so far.
+        """
         from msgspec.structs import replace
 
         from analysis.training import inference
@@ -200,14 +215,16 @@ class InferencePlan(MeasuringPlan):
         return sorted(distinct(wanted, done), key=lambda row: (row.problem.model, row.problem.batch, row.device))
 
     def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
-        """Nothing: each process says itself whether it has room."""
+        """Refuses nothing: only the process that builds a model knows how much memory it needs, and skips its row."""
 
     def require_models(self, rows: "list[Row]") -> None:
+        """Builds the user's own models, so that one that cannot be built ends the command before it measures."""
         from workloads.frameworks import forecast
 
         forecast.build_models(rows)
 
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Builds the user's own models, and prints the rows and how long they take."""
         from workloads.frameworks import forecast
 
         forecast.build_models(rows)
@@ -217,17 +234,20 @@ class InferencePlan(MeasuringPlan):
         self,
         run: "Run",
         rows: "list[Row]",
-        shown: "Callable[[Measurement], None]" = hidden,
+        print_row: "Callable[[Measurement], None]" = print_no_row,
         processes: "Workers | None" = None,
     ) -> "Outcome":
-        """Raises: Missing without TensorFlow."""
+        """As every measuring command's.
+
+        Raises: Missing without TensorFlow.
+        """
         from workloads.frameworks import grid
 
         grid.require_keras()
-        return self.sweep(run, rows, shown, processes)
+        return self.sweep(run, rows, print_row, processes)
 
     def table(self, machine: "Machine") -> "InferenceTable":
-        return InferenceTable(self.measuring.format == "md")
+        return InferenceTable(markdown=self.measuring.format == "md")
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints samples a second, and the batch from which the GPU wins."""
@@ -238,34 +258,46 @@ class InferencePlan(MeasuringPlan):
             print("", *lines, sep="\n")
 
 
-def _calls(flags: Namespace) -> list[Call]:
-    """The calls of the flags, batch by batch every way to answer, then the single requests.
+def _model_names(flags: Namespace) -> list[str]:
+    """The models of --model; `seeds` stands for those of the articles and one more."""
+    names: list[str] = []
+    for word in options.words(flags.model):
+        if word in ("seed", "seeds"):
+            names += SEEDS
+        else:
+            names.append(word)
+    return names
 
-    Raises: Usage.
+
+def _calls(flags: Namespace) -> list[Call]:
+    """The calls of the typed flags: for each batch model.predict and model(), then the single requests of the variant `serve`.
+
+    Raises: Usage for an unknown variant or mode, for no size, and for predict without a round trip.
     """
     from workloads.harness import plan
 
-    usual = VARIANTS if flags.in_flight else VARIANTS[:2]
-    variants = plan.known("variant", flags.variants, VARIANTS) or list(usual)
-    modes = {"call": plan.known("mode", flags.modes, MODES)}
-    modes["predict"] = [mode for mode in modes["call"] if mode == "roundtrip"]
+    variants = plan.known("variant", flags.variants, VARIANTS)
+    if not variants:
+        variants = [variant for variant in VARIANTS if variant != "serve" or flags.in_flight]
+    named_modes = plan.known("mode", flags.modes, MODES)
+    modes = {"call": named_modes, "predict": [mode for mode in named_modes if mode == "roundtrip"]}
     if variants == ["predict"] and not modes["predict"]:
         raise options.Usage(
             "predict answers arrays with arrays: it has no resident mode",
-            "python -m workloads.inference --variants predict --modes roundtrip",
+            tip="python -m workloads.inference --variants predict --modes roundtrip",
         )
     calls: list[Call] = []
     for batch in options.sizes(flags.batch):
         for variant in variants:
-            calls += [Call(variant, mode, batch) for mode in modes.get(variant, ())]
+            calls += [Call(variant=variant, mode=mode, batch=batch) for mode in modes.get(variant, ())]
     if "serve" in variants:
         counts = options.sizes(flags.in_flight or IN_FLIGHT)
-        calls += [Call("serve", "roundtrip", 1, in_flight=count) for count in counts]
+        calls += [Call(variant="serve", mode="roundtrip", batch=1, in_flight=count) for count in counts]
     return calls
 
 
 class InferenceTable(Lines):
-    """A line a row: the call, its device, milliseconds a call, samples a second and joules a sample."""
+    """Prints a line for each row: the call, its device, milliseconds a call, samples a second and joules a sample."""
 
     HEAD = (
         "model 12< | batch 5 | call 7< | mode 9< | device 9< | ms/call 8 | ±% 4 | queued ms 9 | samples/s 9 | "
@@ -273,10 +305,12 @@ class InferenceTable(Lines):
     )
     LEAST = "±% | first call s | J/sample | queued ms | notes"
 
-    def wanted(self, m) -> bool:
+    def wanted(self, m: "Measurement") -> bool:
+        """Whether a row has a line: those of this command that were not skipped."""
         return m.problem.op == "inference" and super().wanted(m)
 
-    def cells(self, m) -> list[str]:
+    def cells(self, m: "Measurement") -> list[str]:
+        """The texts of a row's line, in the order of HEAD."""
         from analysis.stats import median_of
 
         s = m.settings
@@ -285,15 +319,16 @@ class InferenceTable(Lines):
         notes = [f"{name}={text}" for name, text in s.switches.items() if name not in ("data", "jit_compile")]
         if not m.ok:
             return [*start, m.status, "-", "-", "-", "-", first, " ".join([*notes, m.reason])]
-        host, taken = median_of(m.on("host-latency")), m.on("host-throughput")
-        queued = median_of(taken) if taken else None
-        best = queued.value if queued else host.value
+        waited = median_of(m.on("host-latency"))  # of a call that is waited for
+        queued_samples = m.on("host-throughput")
+        queued = median_of(queued_samples) if queued_samples else None  # of one of many calls in a row
+        best_s = queued.value if queued else waited.value
         notes = ["jit compiled" if m.values.get("jit_compile") else "op by op", *notes, *m.flags]
         return [
             *start,
-            *timed(host, 1e3),
+            *timed(waited, 1e3),
             scaled(queued, 1e3),
-            number(m.problem.batch / best),
+            number(m.problem.batch / best_s),
             number(m.values.get("joules_per_sample")),
             first,
             " ".join(notes),

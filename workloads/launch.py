@@ -17,7 +17,7 @@ from workloads.shared_flags import CommandLine
 if TYPE_CHECKING:
     from analysis.analysis import Analysis
     from workloads.harness.sweep import Outcome
-    from workloads.records import Machine, Row
+    from workloads.records import Machine, Measurement, Row
 
 QUESTION = "What does a call cost before it does any work?"
 EXAMPLES = ("python -m workloads.launch --backends numpy numba", "python -m workloads.launch --calls step epoch --fast")
@@ -63,11 +63,12 @@ class LaunchPlan(MeasuringPlan):
     calls: tuple[str, ...]
     #: Whether the calls were named.
     calls_named: bool
-    #: So many of a call in a row; () for those of COUNTS.
+    #: How many of a call follow each other in a row, one number after the other; () for those of COUNTS.
     counts: tuple[int, ...]
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes. Of a help in two parts, -h shows the first and --help both."""
         parser.add_argument(
             "--calls",
             metavar="CALL",
@@ -88,7 +89,10 @@ class LaunchPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "LaunchPlan":
-        """Raises: Usage for an unknown call, and for counts that are no numbers."""
+        """The plan of the typed flags.
+
+        Raises: Usage for an unknown call, and for counts that are no numbers.
+        """
         from kernels.problems import Launch
         from workloads.harness import plan
 
@@ -101,14 +105,15 @@ class LaunchPlan(MeasuringPlan):
         )
 
     def rows(self, machine: "Machine") -> "list[Row]":
-        """By device, backend, kernel, call and count; then what happens once in a process.
+        """The rows of calls that are repeated, by device, kernel, call and count; then of calls that happen once in a process.
 
         Raises: Usage for an unknown variant; Missing for a backend or device that is named and not here.
         """
         from workloads.harness import plan
 
         measuring = self.measuring
-        on = plan.devices(measuring.devices, machine, measuring.require_gpu)
+        on = plan.devices(measuring.devices, machine, require_gpu=measuring.require_gpu)
+        # `once` stands for the calls that happen once in a process; other variants are kernels that repeat calls.
         repeated_variants = tuple(variant for variant in measuring.variants if variant != "once")
         kernels = plan.kernels("launch", dataclasses.replace(measuring, variants=repeated_variants), on)
         if measuring.fast and not measuring.variants:
@@ -140,17 +145,20 @@ class LaunchPlan(MeasuringPlan):
         from workloads.records import Row
 
         calls = [call for call in self.calls if call not in Launch.ONCE]
-        has = getattr(kernel.bind, "calls", calls)  # a kernel that does not say is asked when it is bound
-        usual = FAST_COUNTS if self.measuring.fast else COUNTS
+        kernel_calls = getattr(kernel.bind, "calls", calls)  # without `calls` the kernel refuses when the row is timed
+        usual_counts = FAST_COUNTS if self.measuring.fast else COUNTS
         for call in calls:
-            if call not in has:
+            if call not in kernel_calls:
                 continue
-            for count in self.counts or usual[call]:
-                for how in plan.settings(kernel, [device], self.measuring):
-                    yield Row(kernel.name, Launch(call, count), how)
+            for count in self.counts or usual_counts[call]:
+                for settings in plan.settings(kernel, [device], self.measuring):
+                    yield Row(kernel=kernel.name, problem=Launch(call=call, count=count), settings=settings)
 
     def _once(self, backends: list[str], device: str, on: list[str]) -> "Iterator[Row]":
-        """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
+        """The rows of calls that happen once in a process, such as an import, on a device; each is timed in five fresh processes.
+
+        on: all devices that are measured. An import needs none: it has a row on the first that its library can use.
+        """
         from kernels.problems import Launch
         from workloads.harness import plan
         from workloads.records import Row, Settings
@@ -160,21 +168,21 @@ class LaunchPlan(MeasuringPlan):
             if device not in usable_on:
                 continue
             for call, switches in ONCE.get(backend, ()):
-                again = call == "import" and device != usable_on[0]
-                framework = backend in registry.FRAMEWORKS
-                slow = self.measuring.fast and framework and call != "import" and not self.calls_named
-                if call in self.calls and not again and not slow:
+                is_repeated = call == "import" and device != usable_on[0]
+                is_framework = backend in registry.FRAMEWORKS
+                is_slow = self.measuring.fast and is_framework and call != "import" and not self.calls_named
+                if call in self.calls and not is_repeated and not is_slow:
                     yield Row(
-                        f"launch/{backend}/once",
-                        Launch(call),
-                        Settings(device=device, process="fresh", switches=switches),
+                        kernel=f"launch/{backend}/once",
+                        problem=Launch(call),
+                        settings=Settings(device=device, process="fresh", switches=switches),
                     )
 
     def table(self, machine: "Machine") -> "LaunchTable":
-        return LaunchTable(self.measuring.format == "md")
+        return LaunchTable(markdown=self.measuring.format == "md")
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
-        """Prints what one call, node, step or epoch costs."""
+        """Prints what one more call, graph node, step or epoch costs: the slope over the numbers in a row."""
         from analysis.roofline import overheads
 
         constants = overheads.constants(analysis.rows)
@@ -192,7 +200,8 @@ class LaunchTable(Lines):
 
     ABOUT: ClassVar = {"µs in all": "the time of a whole row; of `step x64` that is 64 steps together"}
 
-    def cells(self, m) -> list[str]:
+    def cells(self, m: "Measurement") -> list[str]:
+        """The texts of a row's line, in the order of HEAD."""
         from analysis.stats import median_of
 
         p, s = m.problem, m.settings

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from workloads import options, printing, shared_flags, terminal
 from workloads.command_line.parsing import CommandParser
-from workloads.session import MeasuringPlan, print_ladder, refined
+from workloads.session import MeasuringPlan, print_ladder, rows_around_crossovers
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from analysis.analysis import Analysis
+    from analysis.crossover.answer import Answer
     from kernels.networks import Work
     from kernels.problems import Matmul
     from workloads.harness.plan import CallForms
@@ -57,6 +58,7 @@ class MatmulPlan(MeasuringPlan):
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes."""
         parser.add_argument(
             "--sizes",
             metavar="N",
@@ -128,16 +130,19 @@ class MatmulPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "MatmulPlan":
-        """Raises: Usage for a word that is no size, shape, dtype, mode or model."""
+        """The plan of the typed flags.
+
+        Raises: Usage for a word that is no size, shape, dtype, mode or model.
+        """
         from workloads.harness import plan
 
         layers = _layers(flags)
-        problems: list[Any] = [layer.problem for layer in layers] or _products(flags)
+        problems: list[Any] = [layer.problem for layer in layers] if layers else _products(flags)
         return cls(
             measuring=shared_flags.measuring(flags),
             model=flags.model or "",
             layers=tuple(layers),
-            problems=tuple(dict.fromkeys(problems)),
+            problems=tuple(dict.fromkeys(problems)),  # layers may have the same product
             forms=plan.call_forms(flags.modes, flags.cache, ladder=flags.ladder),
             refines=not flags.no_refine,
         )
@@ -149,7 +154,10 @@ class MatmulPlan(MeasuringPlan):
         return plan.under_roofs("matmul", self.problems, forms=self.forms, measuring=self.measuring, here=machine)
 
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
-        """The rows still needed to pin down each crossover of the square sizes, or in batch of the layers of --model."""
+        """The rows to add so that the size, or the batch of a layer, from which the GPU wins is known more closely.
+
+        done: the rows that have been timed so far.
+        """
         from analysis.crossover import crossover
         from analysis.crossover.forms import COPIES, LATENCY
         from analysis.text import crossings
@@ -165,7 +173,7 @@ class MatmulPlan(MeasuringPlan):
             for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul"):
                 answers += crossover.crossovers(done, forms, *pair, machine=machine)
             answers += [answer for answer in layer_answers if crossings.at_once(answer.family)]
-        return refined(done, answers, "matmul", _size)
+        return rows_around_crossovers(done, answers, op="matmul", problem_order=_size_order)
 
     def table(self, machine: "Machine") -> printing.Printer:
         """A line a product, its layers' names first where those of a model are timed."""
@@ -180,12 +188,13 @@ class MatmulPlan(MeasuringPlan):
         )
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
-        """Prints the crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
+        """Prints from which size the GPU wins: of square products, then of a model's layers, of frameworks and with cold
+        caches."""
         from analysis.crossover import crossover
         from analysis.text import answers, crossings, summary
 
         done, machine = analysis.rows, analysis.machine
-        squares: tuple = ()
+        squares: tuple[Answer, ...] = ()
         if self.layers:
             lines = answers.together(self.layers, done, f"products of the dense layers of {self.model}")
         elif not any(m.on_gpu for m in done):
@@ -209,7 +218,7 @@ class MatmulPlan(MeasuringPlan):
 def _layers(flags: Namespace) -> "list[Work]":
     """The products of the dense layers of --model, in every batch and precision; [] without a model.
 
-    Raises: Usage.
+    Raises: Usage for an unknown model or direction, and for flags that layers do not take.
     """
     from msgspec.structs import replace
 
@@ -232,7 +241,7 @@ def _layers(flags: Namespace) -> "list[Work]":
 
 
 def _products(flags: Namespace) -> "list[Matmul]":
-    """The products of --sizes and --shapes, by count in one launch, shape, layout and precision.
+    """The products of --sizes and --shapes in every combination of --batch, --layouts and --dtypes.
 
     Raises: Usage for a word that is no size, shape or dtype.
     """
@@ -245,17 +254,17 @@ def _products(flags: Namespace) -> "list[Matmul]":
     for text in plan.shapes(flags.shapes):
         m, n, k = plan.shape(text)
         shapes.append((m, n, k))
+    counts = plan.counts(flags.batch, 1)  # of products in one launch
     layouts = options.words(flags.layouts) or ["nn"]
-    epilogue = plan.known("epilogue", flags.epilogue and [flags.epilogue], ["bias-relu"])
-    if epilogue:
+    epilogue = ""
+    if flags.epilogue:
+        (epilogue,) = plan.known("epilogue", [flags.epilogue], ["bias-relu"])
         options.refuse(flags, ["batch"], "an epilogue is of one product a call")
     products = []
-    with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
-        forms = itertools.product(plan.counts(flags.batch, 1), shapes, layouts, plan.precisions(flags.dtypes))
-        for count, (m, n, k), layout, (dtype, math) in forms:
-            product = Matmul(
-                m=m, n=n, k=k, dtype=dtype, math=math, layout=layout, batch=count, epilogue="".join(epilogue)
-            )
+    with options.usage_errors(tip="python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
+        combinations = itertools.product(counts, shapes, layouts, plan.precisions(flags.dtypes))
+        for count, (m, n, k), layout, (dtype, math) in combinations:
+            product = Matmul(m=m, n=n, k=k, dtype=dtype, math=math, layout=layout, batch=count, epilogue=epilogue)
             products.append(_as_float8(product))
     return products
 
@@ -263,7 +272,8 @@ def _products(flags: Namespace) -> "list[Matmul]":
 def _refuse_shapes_as_sizes(flags: Namespace) -> None:
     """Raises Usage for --sizes that are shapes, such as 1000x500x200; a square one, 256x256, is the size 256."""
     typed_sizes = " ".join(flags.sizes or ()).lower()
-    words = re.split("[ ,]+", "x".join(re.split(r"(?<=\w)\*(?=\w)", typed_sizes)))
+    with_x = "x".join(re.split(r"(?<=\w)\*(?=\w)", typed_sizes))  # 1000*500 is typed for 1000x500
+    words = re.split("[ ,]+", with_x)
     shapes = [word for word in words if re.fullmatch(r"\d+[km]?(?:x\d+[km]?){1,2}", word)]
     oblong = [word for word in shapes if len(set(word.split("x"))) > 1]
     if not oblong:
@@ -274,7 +284,7 @@ def _refuse_shapes_as_sizes(flags: Namespace) -> None:
         right += ["--sizes", *sizes]
     message = f"{oblong[0]} is no size of a square product; --shapes takes MxNxK"
     error = options.Usage(message, wrong="--sizes --shapes", right=shlex.join(right))
-    error.is_example = any(word.count("x") == 1 for word in oblong)
+    error.is_example = any(word.count("x") == 1 for word in oblong)  # whose third number nobody has typed
     raise error
 
 
@@ -292,8 +302,11 @@ def _as_float8(problem: "Matmul") -> "Matmul":
     return replace(problem, layout="nt", out="bfloat16")
 
 
-def _size(p: "Matmul") -> tuple:
-    return (p.count, p.n) if p.m == p.n == p.k else (p.count, 0, p.layout, p.m, p.n, p.k)
+def _size_order(problem: "Matmul") -> tuple:
+    """A sort key: products in one launch, then the size of a square product; other shapes by layout and sizes, before squares."""
+    if problem.m == problem.n == problem.k:
+        return problem.count, problem.n
+    return problem.count, 0, problem.layout, problem.m, problem.n, problem.k
 
 
 parser = MatmulPlan.parser

@@ -31,6 +31,7 @@ class PeakPlan(MeasuringPlan):
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes. Of a help in two parts, -h shows the first and --help both."""
         parser.add_argument(
             "--dtypes",
             metavar="TYPE",
@@ -44,35 +45,39 @@ class PeakPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "PeakPlan":
-        """Raises: Usage for an unknown dtype."""
+        """The plan of the typed flags.
+
+        Raises: Usage for an unknown dtype.
+        """
         from workloads.harness import plan
         from workloads.records import Settings
 
         maths = options.words(flags.dtypes)
         with options.usage_errors():
             for math in maths:
-                plan.peak_problem(math, Settings(threads=1))
+                plan.peak_problem(math, Settings(threads=1))  # raises ValueError for arithmetic that is not known
         return cls(measuring=shared_flags.measuring(flags), maths=tuple(maths))
 
     def rows(self, machine: "Machine") -> "list[Row]":
-        """Every kernel of each kind of arithmetic. One that is named and that no kernel has is refused in its rows, with the
-        reason."""
+        """Each kind of arithmetic by every kernel that has it. Arithmetic that was typed and that no kernel has gets the rows
+        of all kernels: each is then skipped, with the kernel's reason."""
         from kernels.problems.arrays import MATHS
         from workloads.harness import plan
         from workloads.records import Row, Settings
 
-        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        on = plan.devices(self.measuring.devices, machine, require_gpu=self.measuring.require_gpu)
         kernels = plan.kernels("peak", self.measuring, on)
-        every = itertools.chain.from_iterable(MATHS.values())
+        known_maths = itertools.chain.from_iterable(MATHS.values())
         rows = []
-        for math in self.maths or every:
-            small = plan.peak_problem(math, Settings(threads=1))
-            able = [kernel for kernel in kernels if not plan.refusal(kernel, small)]
-            if not able and self.maths:
-                able = kernels
-            for kernel in able:
-                for how in plan.settings(kernel, on, self.measuring):
-                    rows.append(Row(kernel.name, plan.peak_problem(math, how), how))
+        for math in self.maths or known_maths:
+            small_problem = plan.peak_problem(math, Settings(threads=1))
+            kernels_with_it = [kernel for kernel in kernels if not plan.refusal(kernel, small_problem)]
+            if not kernels_with_it and self.maths:
+                kernels_with_it = kernels
+            for kernel in kernels_with_it:
+                for settings in plan.settings(kernel, on, self.measuring):
+                    problem = plan.peak_problem(math, settings)
+                    rows.append(Row(kernel=kernel.name, problem=problem, settings=settings))
         return rows
 
 

@@ -19,16 +19,18 @@ from workloads.session import MeasuringPlan
 
 
 def plan_of(words: list[str]) -> MeasuringPlan:
-    """The plan of a command: its module, and its flags.
+    """The plan of a measuring command. words: its module, such as workloads.matmul, then its flags.
 
-    Raises: options.Stop for flags that make none.
+    Raises: options.Stop for flags that make no plan.
     """
     module, *flags = words
     return importlib.import_module(help_screen.starts(module)).parse(flags)
 
 
 def measure(words: list[str], workers: sweep.Workers) -> sweep.Outcome:
-    """Measures the rows of a command in these workers: those of its own operation alone, without roofs or sizes to refine.
+    """Measures the rows of a command. Only rows of its own operation: no roofs, and no sizes added around a crossover.
+
+    words: as `plan_of` takes them. workers: processes to measure in, which stay for the next command.
 
     Raises: options.Stop for a command that cannot be run.
     """
@@ -40,7 +42,7 @@ def measure(words: list[str], workers: sweep.Workers) -> sweep.Outcome:
 
 
 def reason(outcome: sweep.Outcome) -> str:
-    """Why nothing was measured; "" if some row was."""
+    """Why no row has a time; "" if some row has one."""
     measurements = outcome.measurements
     if any(m.ok for m in measurements):
         return ""
@@ -48,11 +50,12 @@ def reason(outcome: sweep.Outcome) -> str:
 
 
 def main() -> int:
-    """Serves the commands of stdin; the exit code of a signal that ended one, else 0."""
+    """Measures the commands that come on stdin until it closes. Returns the exit code: of a signal that ended one, else 0."""
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
 
     def send(message: Doing | Done) -> None:
+        """Writes a message for the parent; called when a row begins, and at the end of each command."""
         messages.write(msgspec.json.encode(message) + b"\n")
 
     announce.send_to(send)
@@ -60,7 +63,8 @@ def main() -> int:
         return _serve(workers, send)
 
 
-def _serve(workers: dict, send: Callable[[Done], None]) -> int:
+def _serve(workers: sweep.Workers, send: Callable[[Done], None]) -> int:
+    """As `main`, in these worker processes. send: writes the message that a command has ended, with its error if it failed."""
     for line in sys.stdin.buffer:
         try:
             outcome = measure(msgspec.json.decode(line, type=list[str]), workers)

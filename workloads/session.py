@@ -20,13 +20,20 @@ from workloads.shared_flags import CommandLine, Measuring, add_measuring_flags
 if TYPE_CHECKING:
     from typing import Self
 
+    import pandas
+
     from analysis.analysis import Analysis
+    from analysis.crossover.answer import Answer
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
 
 
-def hidden(m: "Measurement") -> None:
-    """Shows no row: for what is measured without a table."""
+_MOST_REASONS = 2  # why rows were skipped, printed at the end of a sweep; --verbose prints all
+_MOST_FAILED = 5  # failed rows that are printed one by one
+
+
+def print_no_row(m: "Measurement") -> None:
+    """In place of a table's `add`, for a command that measures without printing its rows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +44,7 @@ class MeasuringPlan(abc.ABC):
     """
 
     command_line: ClassVar[CommandLine]
-    #: What every measuring command is told.
+    #: The flags that every measuring command takes.
     measuring: Measuring
 
     @staticmethod
@@ -86,27 +93,24 @@ class MeasuringPlan(abc.ABC):
 
     def table(self, machine: "Machine") -> printing.Printer:
         """Prints rows as they finish."""
-        return printing.Lines(self.measuring.format == "md")
+        return printing.Lines(markdown=self.measuring.format == "md")
 
     def answer(self, outcome: "sweep.Outcome", analysis: "Analysis") -> None:
-        """Prints the result of a sweep in words, from the analysis of its rows; a table may be all that there is."""
+        """Prints the result of a sweep in words, from the analysis of its rows. Here nothing: the table may say it all."""
         return
 
     def operation(self) -> str:
-        """The operation of the rows in a table for machines.
-
-        Raises: Usage where the rows are of several.
-        """
+        """The operation, such as matmul, whose rows csv and json list; roofs that are measured with them are not listed."""
         return self.command_line.name
 
     def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
-        """Raises Missing where memory is too small for each of the rows."""
+        """Raises Missing where memory is too small for every one of the rows."""
         from workloads.harness import plan
 
         plan.require_room_for_any(self.command_line.name, rows, machine, self.command_line.examples[0])
 
     def require_models(self, rows: "list[Row]") -> None:
-        """Builds the user's own models, as one that cannot be built is to end the command before it measures."""
+        """Builds the user's own models, so that one that cannot be built ends the command before it measures. Here none."""
         return
 
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
@@ -119,37 +123,42 @@ class MeasuringPlan(abc.ABC):
         self,
         run: "Run",
         rows: "list[Row]",
-        shown: "Callable[[Measurement], None]" = hidden,
+        print_row: "Callable[[Measurement], None]" = print_no_row,
         processes: "sweep.Workers | None" = None,
     ) -> "sweep.Outcome":
-        """Measures the rows into files that begin with this Run. processes: workers that outlive it.
+        """Measures the rows into files that begin with this Run, and hands each row to `print_row` once it is complete.
+
+        processes: worker processes to measure in, which stay for the next command; None for new ones that end with this sweep.
 
         Raises: Missing for a library or data that is not there.
         """
-        return self.sweep(run, rows, shown, processes)
+        return self.sweep(run, rows, print_row, processes)
 
     def sweep(
         self,
         run: "Run",
         rows: "list[Row]",
-        shown: "Callable[[Measurement], None]" = hidden,
+        print_row: "Callable[[Measurement], None]" = print_no_row,
         processes: "sweep.Workers | None" = None,
     ) -> "sweep.Outcome":
-        """Visits the rows round after round, and those that `refine` asks for.
+        """Times the rows in rounds, and after the first round also the rows that `refine` asks for. Parameters as `measure`.
+
+        A terminal gets a provisional table after the first round, as the rows are complete only after the last one.
 
         Raises: Missing when real data was asked for and cannot be had.
         """
         from workloads.harness import sweep
 
         on_terminal = self.measuring.format == "table" and sys.stderr.isatty() and not self.measuring.quiet
-        provisional = on_terminal and shown is not hidden
+        prints_provisional = on_terminal and print_row is not print_no_row
 
-        def more(done: "list[Measurement]") -> "list[Row]":
-            nonlocal provisional
-            once = [m for m in done if m.visits == 1]
-            if provisional and once:
-                _print_provisional(self.table(run.machine), once)
-            provisional = False
+        def rows_to_add(done: "list[Measurement]") -> "list[Row]":
+            """Called by the sweep at the end of a round, with the rows that have been timed so far."""
+            nonlocal prints_provisional
+            timed_once = [m for m in done if m.visits == 1]
+            if prints_provisional and timed_once:
+                _print_provisional(self.table(run.machine), timed_once)
+            prints_provisional = False
             return self.refine(run.machine, done)
 
         outcome = sweep.sweep(
@@ -157,8 +166,8 @@ class MeasuringPlan(abc.ABC):
             self.measuring,
             self.command_line.name,
             run,
-            shown=shown,
-            refine=more,
+            shown=print_row,
+            refine=rows_to_add,
             processes=processes,
         )
         without_data = [m for m in outcome.measurements if m.cause == "no-data"]
@@ -178,17 +187,18 @@ class MeasuringPlan(abc.ABC):
         )
 
     @classmethod
-    def run(cls, **keywords):
-        """The rows as a pandas DataFrame, under the roofs measured with them; keywords are the flags, such as
-        run(sizes=[256, 512], backends=["numpy"], fast=True).
+    def run(cls, **keywords: Any) -> "pandas.DataFrame":
+        """Measures from Python: a row of the DataFrame for each measured row, with the share that it reaches of its roof.
 
-        Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
+        keywords: the flags of the command, such as run(sizes=[256, 512], backends=["numpy"], fast=True).
+
+        Raises: TypeError for a keyword that is no flag; KeyboardInterrupt when a signal ended the sweep, whose rows are in
+        its file.
         """
-        at_the_end = keywords.keys() & {"save", "against", "fail_on"}
-        if at_the_end:
-            raise TypeError(
-                f"{min(at_the_end)!r} is a flag of the command; save with output=DIR and use analysis.compare"
-            )
+        command_flags = keywords.keys() & {"save", "against", "fail_on"}
+        if command_flags:
+            name = min(command_flags)
+            raise TypeError(f"{name!r} is a flag of the command; save with output=DIR and use analysis.compare")
         words = words_of(cls.parser(), **{"quiet": True, **keywords})
         plan = cls.parse(words)
         header = begin(plan)
@@ -206,14 +216,14 @@ def _print_provisional(table: printing.Printer, done: "list[Measurement]") -> No
     with contextlib.redirect_stdout(sys.stderr):
         print("provisional, after the first round of visits:")
         for m in done:
-            table.shown(m)
+            table.add(m)
         table.finish()
 
 
 def check(plan: MeasuringPlan) -> None:
-    """Plans the rows.
+    """Does all that a measuring command does before it measures, and prints nothing.
 
-    Raises: Stop where there is no plan, or where rows cannot be saved or compared as asked.
+    Raises: Stop where the rows cannot be planned, or cannot be saved or compared as the flags say.
     """
     from workloads.harness.plan import require_plan_format
     from workloads.machine import facts
@@ -228,8 +238,8 @@ def check(plan: MeasuringPlan) -> None:
 
 
 def carry_out(plan: MeasuringPlan) -> int:
-    """Carries out the command and returns its exit code: prints the plan for --dry-run, else rows as they finish and then the
-    answer."""
+    """Measures the rows of a plan, prints them as they finish and then the answer; of --dry-run prints the plan alone.
+    Returns the exit code of the command."""
     from workloads.machine import facts
 
     measuring = plan.measuring
@@ -255,14 +265,14 @@ def carry_out(plan: MeasuringPlan) -> int:
 
 
 def begin(plan: MeasuringPlan) -> "Run":
-    """The first line of the files that a plan writes now."""
+    """The record of a run that begins now, the first line of its result files: command, machine, software, seed."""
     from workloads.harness import sweep
 
     return sweep.header(plan.measuring.command, plan.measuring.seed)
 
 
 def ready(plan: MeasuringPlan, run: "Run", rows: "list[Row]") -> MeasuringPlan:
-    """The plan with the folder of the run that it resumes, once the machine is quiet if it waits for that.
+    """The plan to begin now. With --resume its output is the folder of the run to resume; --wait-quiet waits for a quiet machine.
 
     Raises: Usage when there is no run to resume.
     """
@@ -277,80 +287,104 @@ def ready(plan: MeasuringPlan, run: "Run", rows: "list[Row]") -> MeasuringPlan:
 
 
 def newest_run(plan: MeasuringPlan, run: "Run", rows: "list[Row]") -> Path:
-    """The folder of this machine's newest run that planned these rows of a plan.
+    """The folder of this machine's newest run that planned these rows.
 
     Raises: Usage when there is none.
     """
     from workloads.harness import resuming, sweep
+
+    def planned_by(words: list[str]) -> "list[Row]":
+        """The rows that a stored command of this module planned; called with its words."""
+        return plan.parse([*words, "--quiet"]).rows(run.machine)
 
     return resuming.newest_run(
         sweep.LOCAL / run.machine.key,
         run.command,
         rows,
         module=f"workloads.{plan.command_line.name}",
-        rows_of=lambda words: plan.parse([*words, "--quiet"]).rows(run.machine),
+        rows_of=planned_by,
     )
 
 
 def print_measured(
     plan: MeasuringPlan, run: "Run", rows: "list[Row]", processes: "sweep.Workers | None" = None
 ) -> "sweep.Outcome":
-    """Measures the rows of a plan and prints them as they finish, in the format that it has."""
+    """Measures the rows of a plan and prints each when it is complete, as a table, csv or json. processes: see `measure`."""
     table: printing.Printer
     if plan.measuring.format in ("table", "md"):
         table = plan.table(run.machine)
     else:
         table = printing.Rows(plan.measuring.format, plan.operation(), run.machine)
-    outcome = plan.measure(run, rows, table.shown, processes)
+    outcome = plan.measure(run, rows, print_row=table.add, processes=processes)
     table.finish()
     return outcome
 
 
-def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
-    """The rows still needed to narrow down each crossover: the kernels that won on either side of it. They are sorted by the
-    problem's `size`, then by arithmetic, caches and device.
+def rows_around_crossovers(
+    done: "list[Measurement]", answers: "Sequence[Answer]", op: str, problem_order: "Callable[[Any], tuple]"
+) -> "list[Row]":
+    """The rows that narrow down each crossover, the size from which the GPU wins: at a size between the last CPU win and the
+    first GPU win the best kernel of either side, and the GPU's without copies, which says why. Rows that were measured are
+    left out.
 
-    At an added size only these run: both sides' best kernels, and the resident GPU call that says why. A size that another
-    form measured nearby is reused.
+    done: the rows measured so far. answers: the crossovers found in them. op: the operation, such as matmul. problem_order: the
+    sort key of a problem among the new rows, which are then sorted by arithmetic, cache state and device.
     """
     from analysis.crossover import refinement
-    from workloads.records import Row, Settings, distinct
+    from workloads.records import distinct
 
     added: list[Row] = []
-    families = [a.family for a in answers]
-    for answer in sorted(answers, key=lambda a: families.index(a.family)):
+    families = [answer.family for answer in answers]
+    for answer in sorted(answers, key=lambda answer: families.index(answer.family)):
+        # A size nearby that another form of call was measured at is reused: it is among these.
         sizes = {answer.family.size(m.problem) for m in done if m.problem.op == op}
-        for n in refinement.refine(answer, sizes):
-            near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
-            sides = []
-            for point in near:
-                sides += [point.cpu, point.gpu]
-            for side in sides:
-                try:
-                    problem = answer.family.at(n, side.math)
-                except ValueError:  # channels that the groups do not divide, images smaller than the filter
-                    continue
-                modes = ["resident"] if side.device == "cpu" else dict.fromkeys([answer.form.mode, "resident"])
-                for mode in modes:
-                    chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
-                    added.append(Row(side.kernel, problem, chosen))
+        for size in refinement.refine(answer, sizes):
+            added += _rows_at(size, answer)
 
     def order(row: "Row") -> tuple:
-        p = row.problem
-        return *size(p), p.math != "float32", p.math, row.settings.cache != "warm", row.device
+        """The sort key of a row: float32 and warm caches first among rows of the same size."""
+        problem = row.problem
+        is_cold = row.settings.cache != "warm"
+        return *problem_order(problem), problem.math != "float32", problem.math, is_cold, row.device
 
     return distinct(sorted(added, key=order), done)
 
 
+def _rows_at(size: int, answer: "Answer") -> "list[Row]":
+    """The rows at a size of both sides' kernels that won at the two measured sizes nearest to it."""
+    from workloads.records import Row, Settings
+
+    rows: list[Row] = []
+    nearest = sorted(answer.points, key=lambda point: abs(point.n / size - 1))[:2]
+    sides = []
+    for point in nearest:
+        sides += [point.cpu, point.gpu]
+    for side in sides:
+        try:
+            problem = answer.family.at(size, side.math)
+        except ValueError:  # channels that the groups do not divide, images smaller than the filter
+            continue
+        modes = ["resident"]
+        if side.device != "cpu" and answer.form.mode != "resident":
+            modes = [answer.form.mode, "resident"]
+        for mode in modes:
+            settings = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
+            rows.append(Row(kernel=side.kernel, problem=problem, settings=settings))
+    return rows
+
+
 def analyzed(outcome: "sweep.Outcome") -> "Analysis":
-    """The results of a sweep's rows, which its answer and its doubts share."""
+    """What is known from a sweep's rows: roofs, crossovers, doubts. The command's answer and its warnings share it."""
     from analysis.analysis import Analysis
 
     return Analysis.from_rows(outcome.measurements, outcome.run.machine)
 
 
 def print_ladder(analysis: "Analysis", op: str) -> None:
-    """Prints how much faster each teaching rung of an operation is than the one below it."""
+    """Prints of an operation's teaching kernels, each a step faster than the one before, by how much each step is faster.
+
+    op: the operation, such as matmul.
+    """
     from analysis.crossover import ladder
 
     terminal.show(ladder.lines(analysis.ladders[op]))
@@ -385,39 +419,49 @@ def check_files(measuring: Measuring) -> None:
 
 
 def _require_run_of(workload: str, folder: Path) -> None:
-    """Raises Usage where a folder has no run of this workload to resume; the suite's has one of any."""
+    """Raises Usage where a folder has no result file of a command to resume.
+
+    workload: the command's name, such as matmul. The suite resumes a folder with the file of any command.
+    """
     files = sorted(folder.glob("*.jsonl"))
-    if any(workload in (file.stem, "suite") for file in files):
+    if files and (workload == "suite" or any(file.stem == workload for file in files)):
         return
     others = f": it has {', '.join(file.name for file in files)}" if files else ""
     raise options.Usage(f"no run of {workload} in {options.near(folder)} to resume{others}", wrong="--resume")
 
 
-def save(name: str | None, files: list, *, quiet: bool, by_folder: bool = False) -> None:
-    """Saves the result files as the baseline of this name, if there is one; `by_folder` as baselines.save has it."""
+def save(name: str | None, files: list[Path], *, quiet: bool, by_folder: bool = False) -> None:
+    """Saves the result files as the baseline of this name; None and "" save nothing.
+
+    quiet: whether stderr does not say so. by_folder: whether files of different folders stay in folders of their own.
+    """
     from workloads.records import baselines
 
-    if name:
-        folder = baselines.save(name, files, by_folder)
-        if not quiet:
-            terminal.note(f"saved as the baseline {name!r}: {options.near(folder)}")
+    if not name:
+        return
+    folder = baselines.save(name, files, by_folder)
+    if not quiet:
+        terminal.note(f"saved as the baseline {name!r}: {options.near(folder)}")
 
 
-def save_and_compare(measuring: Measuring, files: list, code: int) -> int:
-    """Saves the result files as a baseline and compares them with another, as the flags say; returns the exit code."""
-    if code not in (options.OK, options.FAILED):
+def save_and_compare(measuring: Measuring, files: list[Path], code: int) -> int:
+    """Saves the result files as a baseline and compares them with another, as --save and --against say.
+
+    code: the exit code of measuring them. Returns it, or that of the comparison where measuring went well.
+    """
+    if code not in (options.OK, options.FAILED):  # stopped, or nothing was measured
         return code
     save(measuring.save, files, quiet=measuring.quiet)
     if measuring.against:
         from analysis.compare import command
 
-        regressed = command.against(measuring.against, files, measuring.fail_on, measuring.format)
+        regressed = command.against(measuring.against, files, share=measuring.fail_on, format_=measuring.format)
         return code or regressed
     return code
 
 
-def frame(outcome, op: str):
-    """The sweep's rows of one operation as a DataFrame, under the roofs measured with them.
+def frame(outcome: "sweep.Outcome", op: str) -> "pandas.DataFrame":
+    """The sweep's rows of one operation, such as matmul, with the share that each reaches of the roof measured with them.
 
     Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
     """
@@ -427,7 +471,7 @@ def frame(outcome, op: str):
 
 
 def resume_command(command: str, folder: Path) -> str:
-    """The command that finishes what this one began into that folder, however long it takes."""
+    """The command that finishes what a command began, without its limit of time. folder: where its result file is."""
     from workloads.records import command_lines
 
     begun = command_lines.without(command, command_lines.STOPPING)
@@ -436,18 +480,16 @@ def resume_command(command: str, folder: Path) -> str:
 
 
 def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = False, verbose: bool = False) -> int:
-    """Prints on stderr at the end: failed and skipped rows, doubts, how it stopped, the file; returns the exit code."""
+    """Prints on stderr at the end of a sweep: failed and skipped rows, doubts, how it stopped, the file. Returns the exit code.
+
+    verbose: whether every reason why rows were skipped, and every doubt, is printed.
+    """
     from analysis import checks
-    from workloads.harness.plan import name
 
     file = options.near(outcome.path)
-    bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
-    for m in bad[:5]:
-        terminal.note(terminal.Line(f"{name(m.row)} {m.status}: {m.reason}", label="error: "))
-    if len(bad) > 5:
-        terminal.note(f"... and {len(bad) - 5} more failed or wrong rows in the file")
+    _print_failed(outcome.measurements)
     skipped = _skipped(outcome.measurements)
-    for rows in skipped if verbose else skipped[:2]:
+    for rows in skipped if verbose else skipped[:_MOST_REASONS]:
         if outcome.exit_code == options.MISSING or not quiet:
             count = units.count(len(rows), "row")
             terminal.note(terminal.Line(f"{count}: {rows[0].reason}", label="skipped: "))
@@ -455,19 +497,35 @@ def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = Fals
         for line in checks.lines(analysis.doubts, file, verbose):
             terminal.note(terminal.paint(line, "warning", sys.stderr))
     if outcome.stopped:
-        how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
-        stopped_by = "Ctrl-C" if outcome.stopped == "SIGINT" else outcome.stopped
-        left = units.count(outcome.left, "row")
-        terminal.note(f"stopped by {stopped_by} with {left} unfinished; finish with:")
-        terminal.note(terminal.Line(label="  ", command=how))
+        _print_how_to_finish(outcome)
     if not quiet:
         terminal.note(terminal.Line(file, label="results: "))
     return outcome.exit_code
 
 
+def _print_failed(measurements: "Sequence[Measurement]") -> None:
+    """Prints on stderr why rows failed, or that their results were wrong; of many the first."""
+    from workloads.harness.plan import name
+
+    bad = [m for m in measurements if m.status in ("failed", "wrong")]
+    for m in bad[:_MOST_FAILED]:
+        terminal.note(terminal.Line(f"{name(m.row)} {m.status}: {m.reason}", label="error: "))
+    if len(bad) > _MOST_FAILED:
+        terminal.note(f"... and {len(bad) - _MOST_FAILED} more failed or wrong rows in the file")
+
+
+def _print_how_to_finish(outcome: "sweep.Outcome") -> None:
+    """Prints on stderr what stopped a sweep, how many rows it left, and the command that finishes it."""
+    command = options.typed(resume_command(outcome.run.command, outcome.path.parent))
+    stopped_by = "Ctrl-C" if outcome.stopped == "SIGINT" else outcome.stopped
+    left = units.count(outcome.left, "row")
+    terminal.note(f"stopped by {stopped_by} with {left} unfinished; finish with:")
+    terminal.note(terminal.Line(label="  ", command=command))
+
+
 def _skipped(measurements: "Sequence[Measurement]") -> "list[list[Measurement]]":
-    """The skipped rows, those with the same reason together, the most first; those that need too much memory are one group,
-    whatever each of them needs."""
+    """The skipped rows in groups with the same reason, the largest group first. Rows that need too much memory are one group,
+    though each of their reasons names another number of bytes."""
     groups: dict[str, list[Measurement]] = {}
     for m in measurements:
         if m.status == "skipped":
@@ -477,30 +535,40 @@ def _skipped(measurements: "Sequence[Measurement]") -> "list[list[Measurement]]"
 
 
 def worst(codes: list[int]) -> int:
-    """The exit code of several parts: FAILED comes before USAGE, USAGE before OK; MISSING only if every part is missing."""
-    return next((code for code in (options.FAILED, options.USAGE, options.OK) if code in codes), options.MISSING)
+    """The exit code of a command from those of its parts: FAILED if any failed, else USAGE, else OK if any part was measured;
+    MISSING if none was."""
+    for code in (options.FAILED, options.USAGE, options.OK):
+        if code in codes:
+            return code
+    return options.MISSING
 
 
-def require_measured(outcome, workload: str, example: str) -> None:
-    """Raises Missing, with a command that works, where not a row could be measured."""
+def require_measured(outcome: "sweep.Outcome", workload: str, example: str) -> None:
+    """Raises Missing, with a command that works, where not a row could be measured.
+
+    workload: the command's name, such as matmul. example: a command line of it that works on every machine.
+    """
     skipped = [m for m in outcome.measurements if m.status == "skipped"]
     if outcome.exit_code == options.MISSING and skipped:
         tip = _instead(skipped[0], outcome.run.command, workload, example)
-        raise options.Missing(f"nothing could be measured: {skipped[0].reason}", tip)
+        raise options.Missing(f"nothing could be measured: {skipped[0].reason}", tip=tip)
 
 
-def unfinished(outcome) -> list[str]:
-    """A sentence: how many of the planned rows a stopped run has measured; [] for a complete run."""
+def unfinished(outcome: "sweep.Outcome") -> list[str]:
+    """The lines above the answer of a stopped run, which say how many of the planned rows it has; [] for a complete run."""
     if not outcome.left:
         return []
     done = len(outcome.measurements)
-    planned = done + outcome.left - outcome.begun
-    some = f" ({outcome.begun} with fewer visits than planned)" if outcome.begun else ""
-    return [f"{done} of {planned} rows are here{some}, and what follows is said of these."]
+    planned = done + outcome.left - outcome.begun  # rows with fewer visits than planned are in both numbers
+    partly = f" ({outcome.begun} with fewer visits than planned)" if outcome.begun else ""
+    return [f"{done} of {planned} rows are here{partly}, and what follows is said of these."]
 
 
 def _instead(m: "Measurement", command: str, workload: str, example: str) -> str:
-    """A command like the one whose rows were skipped, that works here."""
+    """A command that works here in place of one that could measure nothing.
+
+    m: the first of its rows, all of which were skipped. command: as it was typed. workload, example: see require_measured.
+    """
     if m.cause == "no-gpu":
         return f"{command} --device cpu"
     if m.cause == "not-installed":

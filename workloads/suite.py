@@ -82,17 +82,24 @@ def parser() -> CommandParser:
 
 
 def parse(argv: Sequence[str] | None = None) -> SuitePlan:
+    """The plan of a command line; None for the words of this process.
+
+    Raises: Usage.
+    """
     return from_flags(parser().parse_args(argv))
 
 
 def from_flags(flags: Namespace) -> SuitePlan:
-    """Raises: Usage for flags that its parts have their own of, and for a format that one table alone has."""
+    """The plan of the typed flags.
+
+    Raises: Usage for flags of which each part has its own, and for csv or json of more than one part.
+    """
     options.refuse(flags, ("backends", "variants"), "every part of the suite has its own kernels")
     only = options.words(flags.only)
     if flags.format in ("csv", "json") and len(only) != 1 and not flags.ray:
         raise options.Usage(
             f"--format {flags.format} takes one table; name one workload with --only, or read the run's files",
-            f"python -m workloads.suite --quick --only matmul --format {flags.format}",
+            tip=f"python -m workloads.suite --quick --only matmul --format {flags.format}",
         )
     return SuitePlan(
         measuring=shared_flags.measuring(flags),
@@ -124,9 +131,9 @@ def carry_out(suite: SuitePlan) -> int:
     if not measuring.quiet:
         _print_machine(run.machine)
     if suite.brief:
-        announced = Announced(steps, run.machine, quiet=measuring.quiet)
-        codes = suite_steps.measure_steps(steps, measuring, run, folder=folder, measured_by=announced.measure)
-        announced.end()
+        step_lines = StepLines(steps, run.machine, quiet=measuring.quiet)
+        codes = suite_steps.measure_steps(steps, measuring, run, folder=folder, measured_by=step_lines.measure)
+        step_lines.end()
     else:
         codes = suite_steps.measure_steps(steps, measuring, run, folder=folder, measured_by=_print_measured)
     if codes[-1] in options.SIGNALED.values():
@@ -139,27 +146,35 @@ def carry_out(suite: SuitePlan) -> int:
 
 
 def _on_cluster(suite: SuitePlan) -> int:
-    """The suite on every node of a Ray cluster; the exit code.
+    """Measures the suite on every node of a Ray cluster. Returns the exit code.
 
-    Raises: Usage, Missing.
+    Raises: Usage for an unknown workload, and where there is no run to resume; Missing where there is no Ray or no cluster.
     """
     from workloads.fleet import nodes
 
-    suite_steps.chosen_parts(suite, ["gpu"], suite.every_gpu)  # what is unknown is said here, not by every node
+    # An unknown workload is refused here, not by each node. The nodes may have GPUs.
+    suite_steps.chosen_parts(suite, ["gpu"], several=suite.every_gpu)
     measuring = suite.measuring
     if measuring.resume and not measuring.output:
-        folder = nodes.newest_run(measuring.command, lambda words: parse(words).selection == suite.selection)
+
+        def has_same_rows(words: list[str]) -> bool:
+            """Whether the suite's command with these words measures the same rows; called with those of stored runs."""
+            return parse(words).selection == suite.selection
+
+        folder = nodes.newest_run(measuring.command, has_same_rows)
         measuring = dataclasses.replace(measuring, output=str(folder))
     return nodes.run(measuring, suite.ray, suite.ray_timeout_s)
 
 
 def _print_machine(here: "Machine") -> None:
-    """Prints on stderr what is measured."""
+    """Prints on stderr the machine that is measured: its CPU and its GPUs, or why none is used."""
     from workloads.machine import facts
 
-    gpus = f"{len(here.gpus)} x {here.gpus[0].name}" if here.gpus else ""
-    none = f"no GPU ({facts.gpu_problem()}): the CPU is measured"
-    terminal.note(f"{here.cpu}, {here.cores} cores; {gpus or none}")
+    if here.gpus:
+        gpus = f"{len(here.gpus)} x {here.gpus[0].name}"
+    else:
+        gpus = f"no GPU ({facts.gpu_problem()}): the CPU is measured"
+    terminal.note(f"{here.cpu}, {here.cores} cores; {gpus}")
 
 
 def _newest_run(steps: list[SuiteStep], run: "Run") -> Path:
@@ -169,33 +184,41 @@ def _newest_run(steps: list[SuiteStep], run: "Run") -> Path:
     """
     from workloads.harness import resuming, sweep
 
-    def rows_of(words: list[str]) -> "list[Row]":
+    def planned_by(words: list[str]) -> "list[Row]":
+        """The rows that a stored command of the suite planned; called with its words."""
         suite = parse(words)
-        return suite_steps.planned_rows(suite_steps.planned_steps(suite, run.machine, suite.every_gpu), run.machine)
+        planned_steps = suite_steps.planned_steps(suite, run.machine, suite.every_gpu)
+        return suite_steps.planned_rows(planned_steps, run.machine)
 
     return resuming.newest_run(
         sweep.LOCAL / run.machine.key,
         run.command,
         suite_steps.planned_rows(steps, run.machine),
         module="workloads.suite",
-        rows_of=rows_of,
+        rows_of=planned_by,
     )
 
 
-class Announced:
-    """Measures steps without their tables: a line says which one it is, and about how long the rest takes."""
+class StepLines:
+    """Measures steps without their tables: a line on stderr before each says what it is, and about how long the rest takes."""
 
     def __init__(self, steps: list[SuiteStep], here: "Machine", quiet: bool):
+        """Prints how many steps there are and about how long they take. quiet: whether no line is printed."""
         self._words = [step.words for step in steps]
         self._planned_s = [suite_steps.longest_seconds(step.plan, here) for step in steps]
         self._quiet = quiet
-        self._begin = 0.0  # of the first step
-        self._step = 0  # steps that have begun
+        #: When the first step began, by time.monotonic.
+        self._begin = 0.0
+        #: Number of steps that have begun.
+        self._step = 0
         if not self._quiet:
             terminal.note(f"measure  {len(steps)} steps, about {_duration(sum(self._planned_s))}")
 
     def measure(self, name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
-        """Measures the next step and prints only its errors; the exit code."""
+        """Measures the next step, and prints its line before and its errors after. Returns the exit code.
+
+        name: the workload. run: the first line of its result file. processes: workers to measure in; None for new ones.
+        """
         from workloads import session
 
         if self._step == 0:
@@ -203,32 +226,38 @@ class Announced:
         if not self._quiet:
             self._announce()
         self._step += 1
-        redraws = terminal.redraws(sys.stderr)
-        no_progress = plan.measuring.fast and not redraws  # a fast step in a log is over before its first line
+        # In a log, which gets a line of progress now and then, a fast step is over before its first one.
+        no_progress = plan.measuring.fast and not terminal.redraws(sys.stderr)
         plan = plan.with_measuring(quiet=self._quiet or no_progress)
         outcome = plan.measure(run, plan.rows(run.machine), processes=processes)
         return session.sum_up(outcome, session.analyzed(outcome), quiet=True)
 
     def _announce(self) -> None:
-        """Prints the next step's line."""
-        before_s, left_s = sum(self._planned_s[: self._step]), sum(self._planned_s[self._step :])
-        if before_s:  # as the steps so far took beside their plan
-            left_s *= (time.monotonic() - self._begin) / before_s
+        """Prints the next step's line, with the planned time of what is left times the factor by which the steps so far took
+        longer than planned."""
+        planned_before_s, left_s = sum(self._planned_s[: self._step]), sum(self._planned_s[self._step :])
+        if planned_before_s:
+            left_s *= (time.monotonic() - self._begin) / planned_before_s
         step = f"{self._step + 1}/{len(self._words)}  {self._words[self._step]}"
         terminal.note(f"         {step:<45} about {_duration(left_s)} left")
 
     def end(self) -> None:
-        """Says how long all took. What follows can then show what it does: the last bar's line has ended."""
+        """Prints how long all steps took, on a line of its own: the last step's progress bar may not have ended its line."""
         if not self._quiet:
             terminal.note(f"         done in {_duration(time.monotonic() - self._begin)}")
 
 
 def _duration(seconds: float) -> str:
+    """Seconds as words: `85 s`, `2 minutes`."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def _print_measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
-    """Measures a workload and prints its table, its final sentences left to the report; the exit code."""
+    """Measures a step and prints its table; of the workloads that the report says nothing of also the answer. Returns the
+    exit code.
+
+    name: the workload. run: the first line of its result file. processes: workers to measure in; None for new ones.
+    """
     from workloads import session
 
     if plan.measuring.format == "table":
@@ -241,16 +270,16 @@ def _print_measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Wo
 
 
 def _dry_run(steps: list[SuiteStep], here: "Machine") -> int:
-    """Prints the plan of each step."""
+    """Prints the plan of each step. Returns the exit code."""
     for step in steps:
-        if step.plan.measuring.format != "json":  # then it is one part, and its plan an object
+        if step.plan.measuring.format != "json":  # of which one JSON object is the whole output
             print(f"\n{step.name}")
         step.plan.dry_run(step.plan.rows(here), here)
     return options.OK
 
 
 def _report(suite: SuitePlan, folder: Path) -> None:
-    """Writes the report into the folder and says its answer and its path."""
+    """Writes the report of the suite's rows into their folder, and prints its answer, what to do next and where the page is."""
     from analysis import report, units
     from analysis.analysis import Analysis
     from analysis.explain.command import answer_by_run
@@ -266,7 +295,7 @@ def _report(suite: SuitePlan, folder: Path) -> None:
         sentences = []
         if not trained or not suite.brief:
             sentences += summary.answer(Analysis.from_loaded(loaded))
-        elif here.gpus:  # the training is explained below; without a GPU no size has another winner
+        elif here.gpus:  # without a GPU there is no size from which it wins, and the training is explained below
             others = [m for m in rows if m.problem.op != "training"]
             sentences += summary.answer(Analysis.from_rows(others, here))[:CROSSINGS]
         sentences += several_gpus.lines(rows)
@@ -281,7 +310,7 @@ def _report(suite: SuitePlan, folder: Path) -> None:
 
 
 def _check(suite: SuitePlan) -> None:
-    """Raises: Stop where its steps cannot be planned."""
+    """Raises: Stop where the suite would end at once, as its steps cannot be planned. Those of a cluster are planned there."""
     from workloads.machine import facts
 
     if not suite.ray:
@@ -289,13 +318,14 @@ def _check(suite: SuitePlan) -> None:
 
 
 def on_node(folder: str) -> int:
-    """The suite on a node of a fleet, in a process of its own; see workloads.suite_parts.node."""
+    """Measures the suite into a folder on a node of a fleet, in a process of its own; see workloads.suite_parts.node.measure."""
     from workloads.suite_parts import node
 
     return node.measure(Path(folder), parse)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """The command: parses, measures, prints and returns the exit code."""
     return running.run_command(parser(), argv, make_plan=from_flags, carry_out=carry_out, check=_check)
 
 

@@ -1,7 +1,6 @@
 """Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole training cost, and who wins."""
 
 import dataclasses
-import shlex
 import sys
 import time
 from argparse import Namespace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from workloads import help_screen, options, shared_flags, terminal
 from workloads.command_line.parsing import CommandParser
-from workloads.session import MeasuringPlan, hidden, resume_command, unfinished
+from workloads.session import MeasuringPlan, print_no_row, resume_command, unfinished
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
@@ -77,6 +76,7 @@ class TrainingPlan(MeasuringPlan):
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes."""
         group = parser.add_argument_group("the model and its data")
         _add_model_flags(group)
         _add_sample_flags(group)
@@ -85,31 +85,34 @@ class TrainingPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "TrainingPlan":
-        """Raises: Usage for what trains nothing, for an unknown study and for a file that holds no predictions; Missing for a
-        library that is named and is not here."""
+        """The plan of the typed flags: every combination of them, or the trainings of --study, or those of --predicted.
+
+        Raises: Usage for what trains nothing, for an unknown study and for a file that holds no predictions; Missing for a
+        library that is named and is not here.
+        """
         from workloads.frameworks import several_gpus
 
-        names = _studies(flags)
+        studies = _studies(flags)
         predictions = _predictions(flags)
-        by_flags = not names and not predictions
+        is_grid = not studies and not predictions
         return cls(
             measuring=shared_flags.measuring(flags),
-            grid=_grid(flags) if by_flags else None,
-            studies=tuple(names),
-            several_gpus=several_gpus.Study() if by_flags else several_gpus.study(vars(flags)),
+            grid=_grid(flags) if is_grid else None,
+            studies=tuple(studies),
+            several_gpus=several_gpus.Study() if is_grid else several_gpus.study(vars(flags)),
             file=flags.predicted or "",
             predictions=tuple(predictions),
         )
 
     def rows(self, machine: "Machine") -> "list[Row]":
-        """The trainings; the products for their budget are known when they have run.
+        """The trainings. The matrix products that their steps consist of are rows of `refine`, once the trainings have run.
 
         Raises: Usage for what trains nothing; Missing for a device that is not here.
         """
         from workloads.frameworks import several_gpus
         from workloads.harness import plan
 
-        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        on = plan.devices(self.measuring.devices, machine, require_gpu=self.measuring.require_gpu)
         several_gpus.require(self._most_gpus(), machine)
         if self.grid is None:
             return self._predicted(on) if self.predictions else self._studied(on, len(machine.gpus))
@@ -119,7 +122,7 @@ class TrainingPlan(MeasuringPlan):
         return self.grid.rows(on, self.measuring.threads)
 
     def _most_gpus(self) -> int:
-        """The largest number of GPUs that share a batch."""
+        """The largest number of GPUs that share a batch in one training."""
         from workloads.frameworks import studies
 
         if self.grid is not None:
@@ -127,7 +130,10 @@ class TrainingPlan(MeasuringPlan):
         return max(self.several_gpus.gpus, default=2 if studies.DATA_PARALLEL in self.studies else 1)
 
     def _studied(self, on: list[str], gpus: int) -> "list[Row]":
-        """The rows of the studies, without those whose rows run side by side. `all` includes the study of several GPUs if any."""
+        """The rows of the studies, but for studies that time two trainings side by side, whose rows `measure` adds.
+
+        on: devices, such as gpu:0. gpus: how many GPUs are here; with two, `all` includes the study of several GPUs.
+        """
         from workloads.frameworks import studies
 
         rows = studies.rows(self.studies, on)
@@ -136,9 +142,11 @@ class TrainingPlan(MeasuringPlan):
         return rows
 
     def _predicted(self, on: list[str]) -> "list[Row]":
-        """The trainings of saved predictions, unchanged, on these devices. A note counts those of other devices.
+        """The trainings of saved predictions that are for these devices. A note on stderr counts the others.
 
-        Raises: Usage for none of these devices, and for a model that is not known.
+        on: devices, such as gpu:0.
+
+        Raises: Usage where all are for other devices, and for a model that is not known.
         """
         from analysis.predict import saved_predictions
         from workloads.frameworks import grid, studies
@@ -148,7 +156,7 @@ class TrainingPlan(MeasuringPlan):
         others = Counter(p.settings.device for p in self.predictions if p.settings.device not in on)
         if others.total() == len(self.predictions):
             raise options.Usage(
-                f"{file} has predictions for {', '.join(others)}; asked for: {devices}", saved_predictions.MAKES
+                f"{file} has predictions for {', '.join(others)}; asked for: {devices}", tip=saved_predictions.MAKES
             )
         if not self.measuring.quiet:
             for device, count in others.items():
@@ -161,26 +169,31 @@ class TrainingPlan(MeasuringPlan):
             try:
                 grid.known_model(predicted.training.model)
             except options.Usage as error:
-                raise options.Usage(f"{file}: {error}", saved_predictions.MAKES) from error
+                raise options.Usage(f"{file}: {error}", tip=saved_predictions.MAKES) from error
             resident = predicted.settings.keras.residence == "resident"
             kernel = studies.RESIDENT if resident else studies.FIT
-            rows.append(Row(kernel, predicted.training, predicted.settings))
+            rows.append(Row(kernel=kernel, problem=predicted.training, settings=predicted.settings))
         return distinct(rows)
 
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
-        """The products that the steps are made of. A study measures none: its rows are many, and their budgets are another
-        command's."""
+        """The matrix products that the timed steps consist of, which show what a step is made of. Of a study there
+        are none, as it has too many rows.
+
+        done: the rows that have been timed so far.
+        """
         return [] if self.grid is None else products(machine, done)
 
     def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
-        """Nothing: each process says itself whether it has room."""
+        """Refuses nothing: only the process that builds a model knows how much memory it needs, and skips its row."""
 
     def require_models(self, rows: "list[Row]") -> None:
+        """Builds the user's own models, so that one that cannot be built ends the command before it measures."""
         from workloads.frameworks import forecast
 
         forecast.build_models(rows)
 
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Builds the user's own models, and prints the trainings and how long they take."""
         from workloads.frameworks import forecast
 
         forecast.build_models(rows)
@@ -190,11 +203,11 @@ class TrainingPlan(MeasuringPlan):
         self,
         run: "Run",
         rows: "list[Row]",
-        shown: "Callable[[Measurement], None]" = hidden,
+        print_row: "Callable[[Measurement], None]" = print_no_row,
         processes: "Workers | None" = None,
     ) -> "Outcome":
-        """Runs the trainings, those of one environment together, and then their products; then the studies whose rows run side
-        by side.
+        """Runs the trainings, those that share a process and its settings after each other, then their matrix products; then the
+        studies that time two trainings side by side. Parameters as every measuring command's.
 
         Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
         """
@@ -206,17 +219,20 @@ class TrainingPlan(MeasuringPlan):
         in_order = rows if self.studies == (studies.DATA_PARALLEL,) else forecast.in_turns(rows)
         experiments = studies.experiments(self.studies)
         if not experiments:
-            return self.sweep(run, in_order, shown, processes)
-        outcome = self.sweep(run, in_order, shown, processes) if rows else None
-        return self._side_by_side(experiments, outcome, run, shown)
+            return self.sweep(run, in_order, print_row, processes)
+        outcome = self.sweep(run, in_order, print_row, processes) if rows else None
+        return self._side_by_side(experiments, outcome, run, print_row)
 
     def _side_by_side(
-        self, names: list[str], outcome: "Outcome | None", run: "Run", shown: "Callable[[Measurement], None]"
+        self, names: list[str], outcome: "Outcome | None", run: "Run", print_row: "Callable[[Measurement], None]"
     ) -> "Outcome":
-        """Measures these studies, each into its own file; all rows with those of `outcome` in one Outcome."""
+        """Measures studies that time two trainings side by side, each into its own file, within what is left of --stop-after.
+
+        names: the studies. outcome: of what was measured before, None where nothing was. Returns all rows in one Outcome.
+        """
         from workloads.frameworks import side_by_side
 
-        begin = time.monotonic()
+        begin_s = time.monotonic()
         measuring = self.measuring
         for name in names:
             if outcome is not None:
@@ -225,19 +241,22 @@ class TrainingPlan(MeasuringPlan):
                     outcome.left += len(side_by_side.rows(name, measuring, run.machine))
                     continue
                 if self.measuring.stop_after_s:
-                    left_s = self.measuring.stop_after_s - (time.monotonic() - begin)
-                    measuring = dataclasses.replace(measuring, stop_after_s=max(1e-3, left_s))
-            outcome = side_by_side.measure(name, measuring, run, shown).after(outcome)
+                    left_s = self.measuring.stop_after_s - (time.monotonic() - begin_s)
+                    measuring = dataclasses.replace(measuring, stop_after_s=max(1e-3, left_s))  # 0 would be no limit
+            outcome = side_by_side.measure(name, measuring, run, print_row).after(outcome)
         assert outcome is not None, "no study was named"
         return outcome
 
     def table(self, machine: "Machine") -> "TrainingTable":
+        """Prints a line for each training."""
         from workloads.tables.training_table import TrainingTable
 
-        return TrainingTable(self.measuring.format == "md")
+        return TrainingTable(markdown=self.measuring.format == "md")
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
-        """Prints the sentences on trainings, then the budgets of steps that are sound; with --verbose all budgets."""
+        """Prints what the trainings took and who wins, then what a step is made of: with --verbose for each training, else where
+        the parts add up to what the step took.
+        """
         from analysis.predict import profile
         from analysis.predict.budget import budgets
         from analysis.report.sections.several_gpus import trainings
@@ -251,12 +270,12 @@ class TrainingPlan(MeasuringPlan):
         several = trainings(done)
         if several:
             lines += ["", *several.text()]
-        every = []
+        all_budgets = []
         if any(m.problem.op == "matmul" for m in done):
-            every = budgets(profile.Profile(done))
-        wanted = [one for one in every if self.measuring.verbose or one.sound]
-        about_steps = [budget.sentence(one) for one in wanted]
-        if len(wanted) < len(every):
+            all_budgets = budgets(profile.Profile(done))
+        shown_budgets = [one for one in all_budgets if self.measuring.verbose or one.sound]
+        about_steps = [budget.sentence(one) for one in shown_budgets]
+        if len(shown_budgets) < len(all_budgets):
             command = f"{options.typed(resume_command(outcome.run.command, outcome.path.parent))} -v"
             about = "What a step is made of, from these rows, nothing measured again: "
             about_steps.append(terminal.Line(about, command=command))
@@ -416,13 +435,13 @@ def _add_study_flags(parser: CommandParser) -> None:
 
 
 def _compiled_here(done: "Iterable[Measurement]") -> list[str]:
-    """A sentence for each model that came without a loss and an optimizer: those that were chosen for it."""
-    chosen = {m.problem.model: m.notes["compiled"] for m in done if "compiled" in m.notes}
-    return [f"{model}: {words}." for model, words in chosen.items()]
+    """A sentence for each model that was not compiled by its user: the loss and the optimizer that were chosen for it."""
+    by_model = {m.problem.model: m.notes["compiled"] for m in done if "compiled" in m.notes}
+    return [f"{model}: {choice}." for model, choice in by_model.items()]
 
 
 def _studies(flags: Namespace) -> list[str]:
-    """The studies of --study, each once.
+    """The studies of --study by name, each once; [] where it is not typed.
 
     Raises: Usage for an unknown one, and for flags whose values a study sets itself.
     """
@@ -432,13 +451,13 @@ def _studies(flags: Namespace) -> list[str]:
     names = plan.known("study", flags.study, (*studies.NAMES, "all"))
     if names:
         obeyed = several_gpus.TAKES if names == [studies.DATA_PARALLEL] else ()
-        _refuse_trainings(flags, "--study", obeyed)
+        _refuse_training_flags(flags, "--study", obeyed=obeyed)
         options.refuse(flags, ["predicted"], "--study brings its own rows")
     return names
 
 
 def _predictions(flags: Namespace) -> "list[Prediction]":
-    """The saved predictions of --predicted.
+    """The predictions in the file of --predicted; [] where it is not typed.
 
     Raises: Usage for a file that holds none, and for flags of other trainings.
     """
@@ -447,33 +466,37 @@ def _predictions(flags: Namespace) -> "list[Prediction]":
     if flags.predicted is None or flags.study:
         return []
     saved = saved_predictions.load(flags.predicted)
-    _refuse_trainings(flags, "--predicted")
+    _refuse_training_flags(flags, "--predicted")
     return saved
 
 
-def _refuse_trainings(flags: Namespace, flag: str, obeyed: tuple[str, ...] = ()) -> None:
-    """Raises Usage for flags of trainings beside one that brings its own, but for those that it obeys."""
+def _refuse_training_flags(flags: Namespace, flag: str, *, obeyed: tuple[str, ...] = ()) -> None:
+    """Raises Usage for flags that choose trainings where `flag` (--study or --predicted) brings its own trainings.
+
+    obeyed: flags by name, such as batch, that go together with `flag`.
+    """
     from workloads.records.settings import KNOWN
 
-    every = [*_SHAPES, "jit", *KNOWN, *_WAYS]
+    names = [*_SHAPES, "jit", *KNOWN, *_WAYS]
     if flags.data == "synthetic":  # which it is where the flag is not typed
-        every.remove("data")
-    options.refuse(flags, [name for name in every if name not in obeyed], f"{flag} brings its own rows")
+        names.remove("data")
+    options.refuse(flags, [name for name in names if name not in obeyed], f"{flag} brings its own rows")
 
 
 def _grid(flags: Namespace) -> "Grid":
-    """Every combination of the flags.
+    """The trainings in every combination of the typed flags: models, batches, epochs, libraries, options of Keras and TensorFlow.
 
-    Raises: Usage for an unknown model, way of training or switch; Missing for a library that is named and is not here.
+    Raises: Usage for an unknown model, kind of training or option; Missing for a library that is named and is not here.
     """
     from workloads.frameworks import data, grid
+    from workloads.frameworks.user_fit import script_flag
     from workloads.harness import plan
 
     backends, variants = options.words(flags.backends), options.words(flags.variants)
     kernels = grid.kernels(backends, variants)
     switches = grid.switches(vars(flags))
     if flags.script:
-        names = [_script_training(flags)]
+        names = [script_flag.training_name(flags.script, flags.fit)]
         flags_data = "script"
     else:
         names = grid.models(options.words(flags.model) or [grid.MODEL], vars(flags))
@@ -498,58 +521,11 @@ def _grid(flags: Namespace) -> "Grid":
     )
 
 
-def _script_training(flags: Namespace) -> str:
-    """The name of the training of a script's fit.
-
-    Raises: Usage for a fit that is not named, and for a script that is not there.
-    """
-    from workloads.records import script_files
-
-    script, *arguments = script_files.typed_words(flags.script)
-    script_files.require(script)
-    fit = flags.fit or _only_fit(script)
-    _require_fit(script, fit)
-    return script_files.ScriptTraining(script=script, fit=fit, arguments=tuple(arguments)).name
-
-
-def _only_fit(script: str) -> str:
-    """The place of the only fit that a script's text shows.
-
-    Raises: Usage where it shows none, or several.
-    """
-    from workloads.frameworks.user_fit import fit_places
-    from workloads.records import source_trees
-
-    places = fit_places.places(script)
-    if len(places) == 1:
-        return places[0]
-    function = "" if places else source_trees.function_without_fit(script)
-    if function:
-        message = f"{script} calls no fit itself; its model is typed --model {function}"
-        raise options.Usage(message, wrong="--script", right=shlex.join(["--model", function]))
-    if not places:
-        message = f"{script} calls no fit itself; explain shows the first one that it comes to"
-        error = options.Usage(message, instead=shlex.join(["python", "-m", "analysis.explain", script]))
-    else:
-        called = ", ".join(places)
-        message = f"--script takes the line of its fit too; it calls one at {called}"
-        error = options.Usage(message, right=f"--fit {places[0]}")
-    error.is_example = True
-    raise error
-
-
-def _require_fit(script: str, fit: str) -> None:
-    """Raises Usage for a place of a script where its text has no line, or a line without fit though another has one."""
-    from workloads.frameworks.user_fit import fit_places
-    from workloads.records import script_files
-
-    places = fit_places.places(script)
-    if places and not fit_places.may_call_fit(script, fit):
-        raise script_files.no_such_fit(script, fit, places)
-
-
 def _require_data(name: str, models: list[str]) -> None:
-    """Raises Usage for data that are neither made up, nor real, nor of a user's function for a user's model."""
+    """Raises Usage for data that do not go with the models.
+
+    name: synthetic, real, or file.py:function of the user's, which gives the samples of the user's own models alone.
+    """
     from workloads.records import model_files, settings
 
     if name in ("synthetic", "real"):
@@ -557,13 +533,16 @@ def _require_data(name: str, models: list[str]) -> None:
     if not settings.is_user_model(name):
         raise options.unknown("value", name, ("synthetic", "real"), more=", file.py:function")
     model_files.require(name)
-    named = [model for model in models if not settings.is_user_model(model)]
-    if named:
-        raise options.Usage(f"{named[0]} has its own data; --data {name} is for your model", wrong="--data")
+    built_in = [model for model in models if not settings.is_user_model(model)]
+    if built_in:
+        raise options.Usage(f"{built_in[0]} has its own data; --data {name} is for your model", wrong="--data")
 
 
 def products(here: "Machine", done: "list[Measurement]") -> "list[Row]":
-    """The library products that the steps measured so far are made of and that have no row yet."""
+    """The rows of the matrix products, by the library of each device, that the timed training steps consist of.
+
+    here: the machine. done: the rows that have been timed so far; products among them are left out.
+    """
     from analysis.predict import budget
     from workloads.records import Row, Settings, distinct
 
@@ -571,8 +550,8 @@ def products(here: "Machine", done: "list[Measurement]") -> "list[Row]":
     for m in done:
         if m.problem.op == "training" and m.ok:
             kernel = "matmul/cupy/cublas" if m.on_gpu else "matmul/numpy/blas"
-            settings = Settings(m.device, None if m.on_gpu else m.threads or here.cores)
-            rows += [Row(kernel, problem, settings) for problem in budget.gemms(m)]
+            settings = Settings(device=m.device, threads=None if m.on_gpu else m.threads or here.cores)
+            rows += [Row(kernel=kernel, problem=problem, settings=settings) for problem in budget.gemms(m)]
     return distinct(rows, done)
 
 

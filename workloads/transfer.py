@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kernels.problems import Transfer
     from kernels.registry import Kernel
     from workloads.harness.sweep import Outcome
-    from workloads.records import Machine, Row
+    from workloads.records import Machine, Measurement, Row
 
 QUESTION = "What does it cost to copy data to a GPU and back?"
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
@@ -33,6 +33,7 @@ HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 # The ways of the study, as people copy batches, and the host memories that each takes.
 STUDY = {"array": ("pageable", "pinned"), **dict.fromkeys(("asarray", "staged", "constant", "dataset"), ("pageable",))}
 _STUDY_HAS = ("sizes", "directions", "host_memory", "overlap")  # flags that a study has its own of
+_FLOAT32_BYTES = 4
 PIPELINES = "feeding"  # the study of how batches get into Keras's training step
 
 COMMAND = CommandLine(
@@ -58,6 +59,7 @@ class TransferPlan(MeasuringPlan):
 
     @staticmethod
     def add_flags(parser: CommandParser) -> None:
+        """Adds the flags that this command alone takes. Of a help in two parts, -h shows the first and --help both."""
         parser.add_argument(
             "--sizes",
             metavar="BYTES",
@@ -116,8 +118,11 @@ class TransferPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "TransferPlan":
-        """Raises: Usage for a word that is no size, direction, host memory or type, for what cannot be copied, and for flags of
-        rows that a study brings itself."""
+        """The plan of the typed flags.
+
+        Raises: Usage for a word that is no size, direction, host memory or type, for what cannot be copied, and for flags of
+        rows that a study brings itself.
+        """
         if flags.study == PIPELINES:
             options.refuse(flags, (*_STUDY_HAS, "threads"), "--study brings its own rows")
             problems, dtypes = [], _sample_types(flags)
@@ -132,9 +137,9 @@ class TransferPlan(MeasuringPlan):
         )
 
     def rows(self, machine: "Machine") -> "list[Row]":
-        """Kernel by kernel, each way over all its sizes, as a law is read off them.
+        """Kernel by kernel and direction by direction the copies of all sizes, from which a latency and a bandwidth are fitted.
 
-        Raises: Usage; Missing without a GPU, which every copy needs.
+        Raises: Usage for --device without a GPU; Missing on a machine without one, which every copy needs.
         """
         if self.study == PIPELINES:
             return self._pipeline_rows(machine)
@@ -143,35 +148,39 @@ class TransferPlan(MeasuringPlan):
         from workloads.records import Row
 
         measuring = self.measuring
-        on = [device for device in plan.devices(measuring.devices, machine, measuring.require_gpu) if device != "cpu"]
+        devices = plan.devices(measuring.devices, machine, require_gpu=measuring.require_gpu)
+        gpus = [device for device in devices if device != "cpu"]
         why = "every row of transfer copies to or from a GPU"
         if not machine.gpus:
-            here = f"no GPU here ({facts.gpu_problem()}), and {why}; stream times the memory of the CPU"
-            error = options.Missing(here)
+            message = f"no GPU here ({facts.gpu_problem()}), and {why}; stream times the memory of the CPU"
+            error = options.Missing(message)
             error.command = "workloads.stream"
             error.is_example = True
             raise error
-        if not on:
-            raise options.Usage(f"{why}; --device names none", f"{EXAMPLE} --device gpu")
-        kernels = plan.kernels("transfer", measuring, on, on_request=() if self.study else ("tensorflow",))
+        if not gpus:
+            raise options.Usage(f"{why}; --device names none", tip=f"{EXAMPLE} --device gpu")
+        kernels = plan.kernels("transfer", measuring, gpus, on_request=() if self.study else ("tensorflow",))
         if self.study and not measuring.variants:
             kernels = [kernel for kernel in kernels if kernel.variant in STUDY]
-        rows = []
+        rows: list[Row] = []
         for kernel in kernels:
             for problem in self.problems:
                 if self._takes(kernel, problem):
-                    rows += [Row(kernel.name, problem, how) for how in plan.settings(kernel, on, measuring)]
+                    for settings in plan.settings(kernel, gpus, measuring):
+                        rows.append(Row(kernel=kernel.name, problem=problem, settings=settings))
         return rows
 
     def _takes(self, kernel: "Kernel", problem: "Transfer") -> bool:
-        """Whether a kernel makes such a copy."""
+        """Whether a kernel has rows of such a copy: with this kind of host memory, and with or without a kernel that computes
+        during the copy."""
         if self.study:
             return problem.host_memory in STUDY.get(kernel.variant, ("pageable",))
         takes = getattr(kernel.bind, "takes", None)
         return takes(problem) if takes else not problem.compute
 
     def _pipeline_rows(self, machine: "Machine") -> "list[Row]":
-        """The rows of --study feeding: each type's sizes by every way on every device, then CuPy's copies of as many bytes.
+        """The rows of --study feeding, of what it takes to get a batch into Keras's training step: by each kind of input
+        pipeline on each device; then CuPy's copies of as many bytes to the GPUs.
 
         Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
         """
@@ -179,7 +188,7 @@ class TransferPlan(MeasuringPlan):
         from workloads.harness import plan
 
         measuring = self.measuring
-        on = plan.devices(measuring.devices, machine, measuring.require_gpu)
+        on = plan.devices(measuring.devices, machine, require_gpu=measuring.require_gpu)
         backends = plan.known("backend", measuring.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
         pipelines = plan.known("way", measuring.variants, InputPipeline.WAYS) or list(InputPipeline.WAYS)
         rows = []
@@ -190,30 +199,36 @@ class TransferPlan(MeasuringPlan):
         if not rows:
             raise options.Missing(
                 "CuPy's copies are to a GPU, and none was asked for or is here",
-                f"python -m workloads.transfer --study {self.study} --backends keras",
+                tip=f"python -m workloads.transfer --study {self.study} --backends keras",
             )
         return rows
 
     def operation(self) -> str:
+        """The operation, feeding or transfer, whose rows csv and json list."""
         return PIPELINES if self.study == PIPELINES else "transfer"
 
     def table(self, machine: "Machine") -> Lines:
-        """The table of the copies, or of the feeding study."""
+        """Prints a line for each copy, or for each row of the feeding study."""
         markdown = self.measuring.format == "md"
-        return PipelineTable(markdown) if self.study == PIPELINES else TransferTable(markdown)
+        return PipelineTable(markdown=markdown) if self.study == PIPELINES else TransferTable(markdown=markdown)
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
-        """Prints the fitted laws of copies, or the answers of a study."""
+        """Prints the latency and bandwidth that were fitted to the copies, or the answers of a study."""
         from analysis.crossover import transfer_study
         from analysis.roofline import links
         from analysis.text import input_pipeline
 
-        lines = {"small-dataset": transfer_study.lines, PIPELINES: input_pipeline.lines}.get(self.study, links.lines)
-        terminal.show(["", *shown(lines(analysis.rows))])
+        if self.study == PIPELINES:
+            lines = input_pipeline.lines(analysis.rows)
+        elif self.study:
+            lines = transfer_study.lines(analysis.rows)
+        else:
+            lines = links.lines(analysis.rows)
+        terminal.show(["", *shown(lines)])
 
 
 def _copies(flags: Namespace) -> "list[Transfer]":
-    """The copies by way and size; those with a kernel beside them last.
+    """The copies by direction, host memory and size; last those of --overlap, during which a kernel computes.
 
     Raises: Usage for a word that is no size, direction or host memory, and for what cannot be copied.
     """
@@ -225,7 +240,9 @@ def _copies(flags: Namespace) -> "list[Transfer]":
         options.refuse(flags, _STUDY_HAS, "--study brings its own rows")
         copies = []
         for memory in ("pageable", "pinned"):
-            copies += [Transfer("h2d", nbytes, memory) for nbytes in transfer_study.sizes()]
+            copies += [
+                Transfer(direction="h2d", nbytes=nbytes, host_memory=memory) for nbytes in transfer_study.sizes()
+            ]
         return copies
     directions = options.words(flags.directions) or list(Transfer.DIRECTIONS)
     memories = options.words(flags.host_memory) or list(HOST_MEMORIES)
@@ -234,17 +251,26 @@ def _copies(flags: Namespace) -> "list[Transfer]":
     with options.usage_errors():
         for direction in directions:
             for memory in [""] if direction == "d2d" else memories:
-                copies += [Transfer(direction, n, memory) for n in sizes]
+                copies += [Transfer(direction=direction, nbytes=n, host_memory=memory) for n in sizes]
         if flags.overlap:
             nbytes = options.number(flags.overlap, options.BYTES)
             counts = itertools.product(Transfer.COMPUTES, options.sizes(flags.chunks), options.sizes(flags.streams))
             for compute, chunks, streams in counts:
-                copies.append(Transfer("h2d", nbytes, "pinned", compute=compute, chunks=chunks, streams=streams))
+                copies.append(
+                    Transfer(
+                        direction="h2d",
+                        nbytes=nbytes,
+                        host_memory="pinned",
+                        compute=compute,
+                        chunks=chunks,
+                        streams=streams,
+                    )
+                )
     return copies
 
 
 def _sample_types(flags: Namespace) -> list[str]:
-    """The types of the feeding study.
+    """The types of the values in the feeding study, such as uint8: those of --dtypes, else all.
 
     Raises: Usage for an unknown one.
     """
@@ -255,7 +281,10 @@ def _sample_types(flags: Namespace) -> list[str]:
 
 
 def _keras_rows(on: list[str], dtypes: Iterable[str], pipelines: list[str]) -> "list[Row]":
-    """The rows of Keras's fit around a model that does next to nothing: each type's sizes by every way on every device.
+    """The rows of Keras's fit of a model that does next to nothing, so that its input pipeline is all that takes time: for each
+    device and type all sizes of a batch by each kind of pipeline.
+
+    on: devices, such as gpu:0. pipelines: kinds by name, such as tf.data.
 
     Raises: Missing without Keras.
     """
@@ -268,33 +297,42 @@ def _keras_rows(on: list[str], dtypes: Iterable[str], pipelines: list[str]) -> "
     rows = []
     for device in on:
         for dtype in dtypes:
-            # sorted between the others: what changes meanwhile is in both
-            more = pipeline_costs.TEST_SIZES if dtype == pipeline_costs.DTYPES[0] else ()
-            for batch, width in sorted((*pipeline_costs.SIZES, *more)):
-                problem = InputPipeline(batch, width, pipeline_costs.steps(batch, width), dtype)
+            # Sizes on which the fitted law is tested lie between those that it is fitted to: what changes on the machine during
+            # the run then changes both.
+            test_sizes = pipeline_costs.TEST_SIZES if dtype == pipeline_costs.DTYPES[0] else ()
+            for batch, width in sorted((*pipeline_costs.SIZES, *test_sizes)):
+                problem = InputPipeline(batch=batch, width=width, steps=pipeline_costs.steps(batch, width), dtype=dtype)
                 for pipeline in pipelines:
                     if pipeline_costs.is_worth_measuring(device, pipeline, dtype):
-                        rows.append(Row(f"feeding/keras/{pipeline}", problem, Settings(device)))
+                        rows.append(Row(kernel=f"feeding/keras/{pipeline}", problem=problem, settings=Settings(device)))
     return rows
 
 
 def _cupy_rows(gpus: list[str]) -> "list[Row]":
-    """The rows of CuPy's copies of as many bytes as the batches of the feeding study have."""
+    """The rows of CuPy's copies to each GPU of as many bytes as the float32 batches of the feeding study have."""
     from analysis.training import pipeline_costs
     from kernels.problems import Transfer
     from workloads.records import Row, Settings
 
-    sizes = sorted({4 * batch * width for batch, width in (*pipeline_costs.SIZES, *pipeline_costs.TEST_SIZES)})
+    sizes = sorted(
+        {_FLOAT32_BYTES * batch * width for batch, width in (*pipeline_costs.SIZES, *pipeline_costs.TEST_SIZES)}
+    )
     rows = []
     for device, memory, nbytes in itertools.product(gpus, STUDY["array"], sizes):
-        rows.append(Row("transfer/cupy/array", Transfer("h2d", nbytes, memory), Settings(device)))
+        rows.append(
+            Row(
+                kernel="transfer/cupy/array",
+                problem=Transfer(direction="h2d", nbytes=nbytes, host_memory=memory),
+                settings=Settings(device),
+            )
+        )
     return rows
 
 
 class TransferTable(Lines):
-    """A line a copy: µs of a call that is waited for, µs to enqueue it, and the rate on the device's clock, if there is one.
-    The rate counts the bytes of both ways, on the device those read and written. A kernel's reason to skip copies is printed
-    once."""
+    """Prints a line for each copy: µs of a call that is waited for, µs to enqueue it, and the rate on the device's clock, if
+    there is one. The rate of a copy in both directions counts the bytes of both, of one on the device the bytes read and written.
+    A kernel's reason to skip copies is printed once."""
 
     HEAD = "way 4< | host memory 14< | size 9 | kernel 20< | µs waited 9 | ±% 4 | enqueue µs 10 | GB/s 6 | notes 5<"
     LEAST = "±% | enqueue µs | notes"
@@ -303,33 +341,37 @@ class TransferTable(Lines):
         super().__init__(markdown)
         self._reasons: set[tuple[str, str]] = set()  # (kernel, reason) that were printed
 
-    def wanted(self, m) -> bool:
+    def wanted(self, m: "Measurement") -> bool:
+        """Whether a row has a line: not where it was skipped and its kernel's reason has been printed."""
         is_new = m.status != "skipped" or (m.kernel, m.reason) not in self._reasons
         self._reasons.add((m.kernel, m.reason))
         return is_new
 
-    def cells(self, m) -> list[str]:
+    def cells(self, m: "Measurement") -> list[str]:
+        """The texts of a row's line, in the order of HEAD."""
         from analysis import stats
 
         p = m.problem
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
         if not m.ok:
             return [*start, m.status, "", "", "", m.reason]
-        waited = m.on("host-latency") and stats.median_of(m.on("host-latency"))
-        issued = m.on("host-issue") and stats.median_of(m.on("host-issue"))
+        waited = stats.median_of(m.on("host-latency"))
+        enqueue_samples = m.on("host-issue")
+        enqueued = stats.median_of(enqueue_samples) if enqueue_samples else None
         seconds = stats.seconds_of(m)
         rate = "-"
         if seconds and m.variant != "overlap_compute":  # which moves nothing
-            rate = number(p.bytes_moved / seconds.value / 1e9)
+            rate = number(p.bytes_moved / seconds.value / 1e9)  # GB/s
         notes = list(m.flags)
         if p.compute:
             overlap = f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}"
             notes.insert(0, overlap)
-        return [*start, *timed(waited, 1e6), scaled(issued, 1e6), rate, " ".join(notes)]
+        return [*start, *timed(waited, 1e6), scaled(enqueued, 1e6), rate, " ".join(notes)]
 
 
 class PipelineTable(Lines):
-    """A line a row: milliseconds of a step with next to no arithmetic, by the way and the bytes of its batch."""
+    """Prints a line for each row: milliseconds of a training step with next to no arithmetic, by its kind of input pipeline and
+    the size of its batch."""
 
     HEAD = "way 14< | where 6< | type 7< | batch 5 | values 6 | bytes 9 | ms a step 9 | ±% 4 | notes 5<"
     LEAST = "±% | values"
@@ -337,7 +379,8 @@ class PipelineTable(Lines):
         "ms a step": "of Keras's fit around a model that does next to nothing; CuPy's copies are of as many bytes"
     }
 
-    def cells(self, m) -> list[str]:
+    def cells(self, m: "Measurement") -> list[str]:
+        """The texts of a row's line, in the order of HEAD."""
         from analysis import stats
         from analysis.training import pipeline_costs
 

@@ -177,12 +177,12 @@ def test_the_table_names_layer_shape_and_winner(capsys):
     planned = plan.problems
     table = plan.table(fake.GPU_MACHINE)
     for p in (*planned, replace(planned[0], n=7)):
-        table.shown(row("conv/numpy/im2col", p, 2e-3, threads=2))
-        table.shown(row("conv/numpy/im2col", p, 3e-3, threads=1))
-        table.shown(row("conv/cupy/im2col", p, {"host-latency": 1e-4, "device": 9e-5}))
-        table.shown(row("conv/cudnn/plan", p, {"host-latency": 5e-5, "device": 4e-5}, device="gpu:0"))
-        table.shown(row("conv/cudnn/plan", p, 5e-3, device="gpu:0", mode="roundtrip"))
-        table.shown(row("conv/tensorflow/jit", p, 1e-9, device="gpu:0"))
+        table.add(row("conv/numpy/im2col", p, 2e-3, threads=2))
+        table.add(row("conv/numpy/im2col", p, 3e-3, threads=1))
+        table.add(row("conv/cupy/im2col", p, {"host-latency": 1e-4, "device": 9e-5}))
+        table.add(row("conv/cudnn/plan", p, {"host-latency": 5e-5, "device": 4e-5}, device="gpu:0"))
+        table.add(row("conv/cudnn/plan", p, 5e-3, device="gpu:0", mode="roundtrip"))
+        table.add(row("conv/tensorflow/jit", p, 1e-9, device="gpu:0"))
     table.finish()
     head, first, *others = capsys.readouterr().out.splitlines()
     assert head.split("  ")[-1].strip() == "winner" and "tensorflow jit GPU ms" in head
@@ -342,7 +342,7 @@ def test_batched_and_epilogue_products_have_their_crossovers(capsys):
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):
         table = problem_tables.Matmuls(fake.GPU_MACHINE, planned=planned)
         for m in (rows[-1], row("matmul/cupy/cublas", planned[-1], 2e-5, device="gpu:0")):
-            table.shown(m)
+            table.add(m)
         table.finish()
         heads, *lines = capsys.readouterr().out.splitlines()
         assert lines[0].split()[:3] == ["512", "float32", "x256"]

@@ -46,15 +46,17 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
 
 def test_a_busy_machine_and_this_one(monkeypatch):
     values = {"cpu_clock_hz": 3e9, "steal_fraction": 0.08, "other_load_fraction": 0.5, "throttled_s": 0.2}
-    assert [f.level for f in doctor.judged(values, ())] == ["ok"] * 4
-    found = [*doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))]
+    assert [f.level for f in doctor.cpu_results(values, ())] == ["ok"] * 4
+    found = [*doctor.cpu_results(values, ("cpu-clock", "steal", "quota", "other-load"))]
     assert all(complains(finding, "warn") for finding in found)
     words = " ".join(finding.state for finding in found)
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "200 ms"))
     chrome = load.Load(share=0.9, stolen=0.0, program="chrome", program_share=0.64)
-    *_, named = doctor.judged(values, ("other-load",), chrome)
+    *_, named = doctor.cpu_results(values, ("other-load",), chrome)
     assert complains(named, "warn", "`chrome` uses 64 % of the CPUs", "--wait-quiet")
-    assert [f.level for f in doctor.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
+    assert [f.level for f in doctor.cpu_results({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, (
+        "a kernel that does not count"
+    )
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     assert [finding.check for finding in doctor.quiet()] == ["clock", "steal", "quota", "load"]
 

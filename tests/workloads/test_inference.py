@@ -111,9 +111,9 @@ def test_rates_compare_at_the_largest_common_batch():
 def test_the_table_and_page_show_rates_and_failures(capsys):
     table = inference.InferenceTable()
     served = answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, switches={"in_flight": "8"})
-    table.shown(served)
-    table.shown(answered(1, None, status="failed", reason="no luck"))
-    table.shown(answered(1, None, status="skipped", reason="left out"))
+    table.add(served)
+    table.add(answered(1, None, status="failed", reason="no luck"))
+    table.add(answered(1, None, status="skipped", reason="left out"))
     _, line, lost = capsys.readouterr().out.splitlines()
     cells = dict(zip(table._table.heads, table.cells(served), strict=True))
     assert (cells["ms/call"], cells["queued ms"], cells["samples/s"]) == ("6.00", "1.00", "1000")

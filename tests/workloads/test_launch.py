@@ -95,9 +95,7 @@ def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     assert launch.LaunchTable().cells(m) == expected
     failed = row("launch/cupy/graph", Launch("empty"), None, status="failed", reason="no memory")
     assert launch.LaunchTable().cells(failed)[3:] == ["failed", "", "", "", "", "no memory"]
-    launch.LaunchTable().shown(
-        row("launch/cupy/graph", Launch("copy"), None, status="skipped", reason="it has no copy")
-    )
+    launch.LaunchTable().add(row("launch/cupy/graph", Launch("copy"), None, status="skipped", reason="it has no copy"))
     assert capsys.readouterr().out == ""
 
 

@@ -149,7 +149,7 @@ def test_the_suite_includes_peers_only_for_all_gpus(monkeypatch, tmp_path):
     assert {part.plan.measuring.devices for part in parts} == expected
     names = [part.name for part in parts]
     assert names.index("matmul") < names.index("peers") < names.index("training")
-    assert suite_steps.step_plan(on_all, "peers", {"fast": True}).gpus(host(2)) == [0, 1]
+    assert suite_steps.step_plan(on_all, suite_steps.SuitePart("peers", {"fast": True})).gpus(host(2)) == [0, 1]
     seen = []
     monkeypatch.setattr(facts, "describe", lambda: host(1))
     monkeypatch.setattr(suite, "_print_measured", lambda name, *_: seen.append(name) or 0)

@@ -108,7 +108,7 @@ def test_an_added_size_uses_its_neighbors_winners():
     }
     done = [row(f"matmul/{kernel}", square(n), seconds) for n, (kernel, seconds) in cpu.items()]
     done += [row("matmul/cupy/cublas", square(n), 1e-3) for n in cpu]
-    added = session.refined(done, crossover.crossovers(done, [LATENCY]), "matmul", matmul._size)
+    added = session.rows_around_crossovers(done, crossover.crossovers(done, [LATENCY]), "matmul", matmul._size_order)
     assert sorted((one.problem.n, one.kernel) for one in added) == [
         (192, "matmul/cupy/cublas"),
         (192, "matmul/numba/parallel"),
@@ -132,5 +132,5 @@ def test_provisional_rows_are_printed_once(monkeypatch, terminal, printed):
     monkeypatch.setattr(session, "_print_provisional", lambda table, once: lines.append([m.kernel for m in once]))
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     plan = matmul.MatmulPlan.parse(["--sizes", "64", "--no-refine"])
-    plan.sweep(run(GPU_MACHINE), [], shown=print)
+    plan.sweep(run(GPU_MACHINE), [], print_row=print)
     assert lines == printed

@@ -82,9 +82,9 @@ def test_the_table_and_the_answer_in_lines(capsys):
         "before it is written; STREAM counts 30.0 GB/s\n"
     )
     table = printing.Lines()
-    table.shown(fake.row("stream/numba/loop", Stream("triad", 24 << 10), 24576e-9, threads=1))
+    table.add(fake.row("stream/numba/loop", Stream("triad", 24 << 10), 24576e-9, threads=1))
     for size in (1, 2):
-        table.shown(fake.row("stream/cupy/wide", Stream("relu", size << 20), None, status="skipped", reason="no relu"))
+        table.add(fake.row("stream/cupy/wide", Stream("relu", size << 20), None, status="skipped", reason="no relu"))
     table.finish()
     lines = capsys.readouterr().out.splitlines()
     assert " ".join(lines[1].split()) == "numba/loop triad 24.0 KiB float64 cpu x1 24.6 µs 0 1.00 GB/s"

@@ -33,9 +33,9 @@ def test_plans_of_parts_and_flags():
     for gpu in (GPU, []):
         parts += suite_steps.parts(True, gpu) + suite_steps.parts(False, gpu)
     for name, flags in parts:
-        plan = suite_steps.step_plan(parsed("--seed", "7", "--threads", "2"), name, flags)
+        plan = suite_steps.step_plan(parsed("--seed", "7", "--threads", "2"), suite_steps.SuitePart(name, flags))
         part = suite_steps.SuiteStep(name=name, words="", plan=plan)
-        measuring = part.into(pathlib.Path("x"), 5.0, resume=False).measuring
+        measuring = part.plan_in(pathlib.Path("x"), left_s=5.0, resume=False).measuring
         assert (measuring.seed, measuring.output, measuring.stop_after_s) == (7, "x", 5.0)
         assert measuring.devices == tuple(flags.get("device", ()))
         assert measuring.threads == (() if "threads" in flags else (2,))
@@ -135,9 +135,9 @@ def test_a_step_is_one_line_with_remaining_time(monkeypatch, capsys):
         monkeypatch.setattr(kind, "measure", lambda self, run, rows, processes: self.measuring.quiet)
     monkeypatch.setattr(session, "analyzed", lambda outcome: None)
     monkeypatch.setattr(session, "sum_up", lambda outcome, analysis, quiet: outcome)
-    announced = suite.Announced(steps, GPU_MACHINE, quiet=False)
-    assert [announced.measure(part.name, part.plan, run, None) for part in steps] == [False] * 3
-    announced.end()
+    step_lines = suite.StepLines(steps, GPU_MACHINE, quiet=False)
+    assert [step_lines.measure(part.name, part.plan, run, None) for part in steps] == [False] * 3
+    step_lines.end()
     assert capsys.readouterr().err.splitlines() == [
         "measure  3 steps, about 2 minutes",
         "         1/3  matrix products                          about 2 minutes left",
@@ -146,8 +146,8 @@ def test_a_step_is_one_line_with_remaining_time(monkeypatch, capsys):
         "         done in 6 minutes",
     ]
     now = iter([0.0])
-    announced = suite.Announced(steps, GPU_MACHINE, quiet=True)
-    assert announced.measure("matmul", plans["matmul"], run, None) is True and not capsys.readouterr().err
+    step_lines = suite.StepLines(steps, GPU_MACHINE, quiet=True)
+    assert step_lines.measure("matmul", plans["matmul"], run, None) is True and not capsys.readouterr().err
 
 
 def test_visits_of_quick_products_on_16_cores(monkeypatch):
@@ -163,7 +163,7 @@ def test_visits_of_quick_products_on_16_cores(monkeypatch):
     monkeypatch.setattr(facts, "usable_cores", lambda: 16)
     monkeypatch.setattr(facts, "usable_threads", lambda: 16)
     monkeypatch.setattr(facts, "memory_available", lambda device: 1 << 36)
-    products = suite_steps.step_plan(parsed(), *suite_steps.parts(True, GPU)[0])
+    products = suite_steps.step_plan(parsed(), suite_steps.parts(True, GPU)[0])
     rows = products.rows(GPU_MACHINE)
     assert len(rows) == 5 * (2 * 2 + 2 * 4) + 3 + 3
     assert not products.refines and products.measuring.limits.rounds * len(rows) == 198

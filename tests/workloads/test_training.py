@@ -39,7 +39,7 @@ def rows(*words, here=GPU_MACHINE):
     return planned(*words).rows(here)
 
 
-def measured(*words, shown=session.hidden) -> sweep.Outcome:
+def measured(*words, shown=session.print_no_row) -> sweep.Outcome:
     """The trainings of these words, measured here."""
     plan = planned(*words)
     run = session.begin(plan)
@@ -155,30 +155,30 @@ def test_the_table_explains_a_trainings_parts_once(capsys, monkeypatch):
     """An epoch of 1 ms beside its steps that spread over 10 ms: nothing is known but its upper end."""
     table = training_table.TrainingTable()
     cost = (0.1, 0.05, 2e-3)
-    table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
-    table.shown(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
+    table.add(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
+    table.add(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "whole", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
     assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
     table = training_table.TrainingTable()
-    table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
+    table.add(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
     assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
     m = trained("cifar10-cnn", 32, 320, (0.0, 1e-3, 1e-2), epochs=2, noise=0.05)
     table = training_table.TrainingTable()
-    table.shown(m)
+    table.add(m)
     shown = capsys.readouterr().out.splitlines()[1].split()
     end = costs.measured(m).epoch.high
     assert costs.measured(m).epoch.low < 0 < end and shown[7] == f"<{end * 1e3:.0f}"
-    table.shown(m)
+    table.add(m)
     table.finish()
     out = capsys.readouterr().out
     assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
     training_table.TrainingTable().finish()
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("COLUMNS", "80")
-    (narrow := training_table.TrainingTable()).shown(m)
+    (narrow := training_table.TrainingTable()).add(m)
     narrow.finish()
     assert "maybe nothing; ms/step: a step; whole s: start-up" in capsys.readouterr().out
 
@@ -259,7 +259,7 @@ def test_rows_of_starts_have_their_times(capsys):
     settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
     of = {"phases_s": phases, "series": once, "values": {"jit_compile": 0.0}, "notes": {"gpu": "hidden"}}
     m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", **of)
-    training_table.TrainingTable().shown(m)
+    training_table.TrainingTable().add(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "9.05", "-", "op", "by", "op", "3", "starts"]
     assert training_words.lines([m]) == [  # 9 + 0.05 + 0.1 + 1 s
@@ -383,8 +383,8 @@ def test_products_follow_the_trainings_that_ran(capsys):
     small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
     table = training_table.TrainingTable()
-    table.shown(lost)
-    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
+    table.add(lost)
+    table.add(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
     head, line = capsys.readouterr().out.splitlines()
     assert "ms/step" in head and "failed" in line and line.endswith("no luck") and "5.00" in line
 

@@ -105,12 +105,12 @@ def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/
 def test_the_table(capsys):
     clocks = {"host-latency": 30e-6, "host-issue": 4e-6, "device": 20e-6}
     table = transfer.TransferTable()
-    table.shown(copy(clocks))
-    table.shown(copy({"host-latency": 2e-3}, memory="pageable", kernel="transfer/cupy/array", flags=("other-tenant",)))
-    table.shown(copy({"host-latency": 1e-3, "device": 1e-6}, direction="d2d", memory="", kernel="transfer/cupy/wide"))
-    table.shown(row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 28, "pinned", "fma", 32, 2), 5e-3))
+    table.add(copy(clocks))
+    table.add(copy({"host-latency": 2e-3}, memory="pageable", kernel="transfer/cupy/array", flags=("other-tenant",)))
+    table.add(copy({"host-latency": 1e-3, "device": 1e-6}, direction="d2d", memory="", kernel="transfer/cupy/wide"))
+    table.add(row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 28, "pinned", "fma", 32, 2), 5e-3))
     for n in (8, 16):
-        table.shown(copy(None, n, kernel="transfer/cupy/staged", status="skipped", reason="pageable only"))
+        table.add(copy(None, n, kernel="transfer/cupy/staged", status="skipped", reason="pageable only"))
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
     expected = ["way", "host", "memory", "size", "kernel", "µs", "waited", "±%", "enqueue", "µs", "GB/s", "notes"]

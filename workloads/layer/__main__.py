@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workloads import help_screen, options, shared_flags
 from workloads.command_line.parsing import CommandParser
-from workloads.session import MeasuringPlan, hidden, unfinished
+from workloads.session import MeasuringPlan, print_no_row, unfinished
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
@@ -225,18 +225,17 @@ class LayerPlan(MeasuringPlan):
         self,
         run: "Run",
         rows: "list[Row]",
-        shown: "Callable[[Measurement], None]" = hidden,
+        print_row: "Callable[[Measurement], None]" = print_no_row,
         processes: "Workers | None" = None,
     ) -> "Outcome":
-        """Measures the rows into the run's file. shown: called with each measurement. processes: of earlier workloads, to go on
-        with.
+        """As every measuring command's.
 
         Raises: Missing without TensorFlow.
         """
         from workloads.frameworks import grid
 
         grid.require_keras()
-        return self.sweep(run, rows, shown, processes)
+        return self.sweep(run, rows, print_row, processes)
 
     def table(self, machine: "Machine") -> "LayerTable":
         from workloads.layer.table import LayerTable

@@ -31,7 +31,7 @@ class LayerTable(Lines):
         self._all: list[Measurement] = []
         self._roofs: tuple[Roof, ...] = ()
 
-    def shown(self, m: "Measurement") -> None:
+    def add(self, m: "Measurement") -> None:
         """Keeps a measurement until `finish`: lines name the ceilings of the device, which are known when all rows are
         measured."""
         self._all.append(m)

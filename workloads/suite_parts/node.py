@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def measure(folder: Path, parse: Callable[[list[str]], SuitePlan]) -> int:
-    """Measures the suite whose words come on stdin, parsed by `parse`, into a folder; the exit code.
+    """Measures the suite on this node into a folder. Returns the exit code.
 
-    What it does and how it ends go to stdout as workloads.records.messages. The plan is written first, so that lost rows are
-    known should the node die. GPUs work alone; with --device all also together.
+    The words of the suite's command are the first line of stdin, a JSON list; parse: makes a plan of them. What is being done and
+    how it ended go to stdout as workloads.records.messages. The plan is written before any row, so that lost rows are known
+    should the node die. Each GPU works alone; with --device all several also work together.
     """
     import msgspec
 
@@ -35,6 +36,7 @@ def measure(folder: Path, parse: Callable[[list[str]], SuitePlan]) -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
 
     def send(message: Doing | Done) -> None:
+        """Writes a message for the parent; called when a step begins, and at the end."""
         messages.write(msgspec.json.encode(message) + b"\n")
 
     announce.send_to(send)
@@ -50,7 +52,7 @@ def measure(folder: Path, parse: Callable[[list[str]], SuitePlan]) -> int:
 
 
 def _measure_node(folder: Path, suite: SuitePlan) -> None:
-    """Writes the plan of a suite's command on a node, then measures its rows.
+    """Writes the plan of the rows that this node measures, then measures them. A part that cannot run here is left out.
 
     Raises: options.Stop for a command that cannot be run here.
     """
@@ -64,27 +66,26 @@ def _measure_node(folder: Path, suite: SuitePlan) -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     run = sweep.header(measuring.command, measuring.seed)
     planned = nodes.NodePlan(run, {})
-    wanted = []
+    steps = []
     if not run.machine.gpus:
         terminal.note(f"no GPU ({facts.gpu_problem()}): its CPU is measured")
     for step in _node_steps(suite, run.machine):
         try:
             for file, rows in suite_steps.quietly(step.plan).rows_by_file(run.machine).items():
                 planned.rows[file] = planned.rows.get(file, []) + rows
-            wanted.append(step)
+            steps.append(step)
         except options.Missing as missing:
             terminal.note(f"{step.name} left out: {missing}")
     (folder / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
     if not measuring.dry_run:
-        suite_steps.measure_steps(wanted, measuring, run, folder=folder, measured_by=_measured)
+        suite_steps.measure_steps(steps, measuring, run, folder=folder, measured_by=_measure_silently)
 
 
 def _node_steps(suite: SuitePlan, here: "Machine") -> list[SuiteStep]:
-    """The steps on a node: where no device is named, those of every GPU, alone."""
-    if suite.measuring.devices:
-        return suite_steps.planned_steps(suite, here, True)
-    on_all = dataclasses.replace(suite, shared={**suite.shared, "device": ["all"]})
-    return suite_steps.planned_steps(on_all, here, True)
+    """The steps on a node, on the devices that were typed, else on the CPU and each GPU alone."""
+    if not suite.measuring.devices:
+        suite = dataclasses.replace(suite, shared={**suite.shared, "device": ["all"]})
+    return suite_steps.planned_steps(suite, here, every_gpu=True)
 
 
 def _leave_with_parent() -> None:
@@ -94,7 +95,7 @@ def _leave_with_parent() -> None:
     os._exit(options.TERMINATED)
 
 
-def _measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
-    """Measures a workload without its table and sentences."""
+def _measure_silently(name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
+    """Measures a step, and prints neither its table nor its answer."""
     plan.measure(run, plan.rows(run.machine), processes=processes)
     return options.OK

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workloads import keywords, options, terminal
 from workloads.shared_flags import Measuring
@@ -24,30 +24,36 @@ _CPU_LAYERS = {**_CNN, "batch": ["32"], "backends": ["tensorflow"], "device": ["
 _GPU_LAYERS = {**_CNN, "batch": ["32", "1024"], "dtypes": ["tf32"], "modes": ["resident"]}
 _PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
 _SMALL_ARRAYS = {"sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"], "variants": ["function"]}
-_INPUT_PIPELINE = {
-    "study": "feeding",
-    "variants": ["numpy"],
-    "dtypes": ["float32"],
-    "threads": None,
-}  # a batch's way into a step
-CPU_PARTS: list[tuple[str, dict]] = [
-    ("conv", {**_CPU_LAYERS, "variants": ["function", "held"]}),
-    ("matmul", {**_CPU_LAYERS, "variants": ["function"]}),
-    ("stream", {**_SMALL_ARRAYS, "operations": _PASSES.split(), "backends": ["tensorflow"], "device": ["cpu"]}),
-]
-GPU_PARTS: list[tuple[str, dict]] = [
-    ("conv", {**_GPU_LAYERS, "backends": ["cudnn"]}),
-    ("matmul", {**_GPU_LAYERS, "backends": ["cupy"], "variants": ["cublas"]}),
-    ("stream", {"sizes": ["64KiB:256MiB:x16"], "backends": ["cupy"], "variants": ["wide"]}),
-    (
-        "transfer",
-        {"sizes": ["4B:64MiB:x16"], "directions": ["h2d"], "host_memory": ["pageable"], "variants": ["array"]},
+# How a batch gets into a step.
+_INPUT_PIPELINE = {"study": "feeding", "variants": ["numpy"], "dtypes": ["float32"], "threads": None}
+_COPIES = {"sizes": ["4B:64MiB:x16"], "directions": ["h2d"], "host_memory": ["pageable"], "variants": ["array"]}
+
+
+class SuitePart(NamedTuple):
+    """A workload that the suite measures, with flags."""
+
+    #: The workload's name, such as matmul.
+    workload: str
+    #: Its flags as keywords: name -> what would be typed after it, such as {"sizes": ["64:1024:x2"], "fast": True}.
+    flags: dict[str, Any]
+
+
+CPU_PARTS = [
+    SuitePart("conv", {**_CPU_LAYERS, "variants": ["function", "held"]}),
+    SuitePart("matmul", {**_CPU_LAYERS, "variants": ["function"]}),
+    SuitePart(
+        "stream", {**_SMALL_ARRAYS, "operations": _PASSES.split(), "backends": ["tensorflow"], "device": ["cpu"]}
     ),
-    ("transfer", _INPUT_PIPELINE),
 ]
-_QUICK_LAUNCHES = (
-    "launch",
-    {"backends": ["tensorflow"], "calls": ["elementwise", "step", "epoch"], "fast": True},
+GPU_PARTS = [
+    SuitePart("conv", {**_GPU_LAYERS, "backends": ["cudnn"]}),
+    SuitePart("matmul", {**_GPU_LAYERS, "backends": ["cupy"], "variants": ["cublas"]}),
+    SuitePart("stream", {"sizes": ["64KiB:256MiB:x16"], "backends": ["cupy"], "variants": ["wide"]}),
+    SuitePart("transfer", _COPIES),
+    SuitePart("transfer", _INPUT_PIPELINE),
+]
+_QUICK_LAUNCHES = SuitePart(
+    "launch", {"backends": ["tensorflow"], "calls": ["elementwise", "step", "epoch"], "fast": True}
 )
 # What each workload measures, as its step is announced.
 WORDS = {
@@ -66,7 +72,7 @@ WORDS = {
 class SuitePlan:
     """Which parts of the suite to measure, and how."""
 
-    #: What every measuring command is told.
+    #: The flags that every measuring command takes.
     measuring: Measuring
     #: Whether only products, a training and what its step is made of are measured.
     quick: bool
@@ -86,13 +92,13 @@ class SuitePlan:
 
     @property
     def selection(self) -> tuple:
-        """The flags that decide which rows a node measures."""
+        """The flags that decide which rows are measured; runs with the same can be resumed by each other."""
         measuring = self.measuring
         return self.quick, self.only, measuring.devices, measuring.threads, measuring.fast
 
     @property
     def brief(self) -> bool:
-        """Whether the rows are for the page alone: a terminal gets their tables with --verbose."""
+        """Whether no table of rows is printed, as they are on the page; --verbose prints them."""
         return self.measuring.format == "table" and not self.measuring.verbose
 
 
@@ -107,116 +113,130 @@ class SuiteStep:
     #: What it is to do.
     plan: "MeasuringPlan"
 
-    def into(self, folder: Path, left_s: float | None, resume: bool) -> "MeasuringPlan":
-        """The plan that writes into the suite's folder and ends when the suite's time is over."""
+    def plan_in(self, folder: Path, *, left_s: float | None, resume: bool) -> "MeasuringPlan":
+        """The plan that writes into the suite's folder, and ends with the suite.
+
+        left_s: seconds that the suite has left; None for no limit. resume: whether the folder has a file that it continues.
+        """
         return self.plan.with_measuring(output=str(folder), stop_after_s=left_s, resume=resume)
 
 
-def parts(
-    quick: bool, gpus: list[str], several: bool = False, lacks: Callable[[str], str] = lambda math: ""
-) -> list[tuple[str, dict]]:
-    """(workload, its flags) in order.
+def lacks_nothing(math: str) -> str:
+    """In place of Machine.lacks, for a machine whose GPU has every arithmetic."""
+    return ""
 
-    quick: only products, a training and what its step is made of. gpus: the GPUs that are measured, [] for the CPU alone.
-    several: whether GPUs are also measured together. lacks: why a GPU has no such arithmetic, "" where it has.
+
+def parts(
+    quick: bool, gpus: list[str], several: bool = False, lacks: Callable[[str], str] = lacks_nothing
+) -> list[SuitePart]:
+    """All parts of the suite in order.
+
+    quick: only products, a training and what its step is made of. gpus: the GPUs that are measured, such as gpu:0; [] for the
+    CPU alone. several: whether GPUs are also measured together. lacks: why a GPU cannot compute in an arithmetic such as tf32;
+    "" where it can.
     """
-    together = [("peers", {"fast": True})] if several else []
+    together = [SuitePart("peers", {"fast": True})] if several else []
     step_parts = _step_parts(gpus, lacks)
     if quick:
-        return [
-            *_quick_products(gpus),
-            ("training", {"steps": 24, "fast": True}),
-            *together,
-            _QUICK_LAUNCHES,
-            *step_parts,
-        ]
-    selected: list[tuple[str, dict]] = [
-        ("peak", {}),
-        ("stream", {"sizes": ["8KiB:2GiB:x2"], "fast": True}),
-        ("launch", {"fast": True}),
+        training = SuitePart("training", {"steps": 24, "fast": True})
+        return [_quick_products(gpus), training, *together, _QUICK_LAUNCHES, *step_parts]
+    roofs = [
+        SuitePart("peak", {}),
+        SuitePart("stream", {"sizes": ["8KiB:2GiB:x2"], "fast": True}),
+        SuitePart("launch", {"fast": True}),
     ]
     if gpus:
-        selected.append(("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True}))
-    return [*selected, *_products(gpus, lacks), *together, ("training", {"steps": 300}), *step_parts]
+        roofs.append(SuitePart("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True}))
+    training = SuitePart("training", {"steps": 300})
+    return [*roofs, *_products(gpus, lacks), *together, training, *step_parts]
 
 
-def _step_parts(gpus: list[str], lacks: Callable[[str], str]) -> list[tuple[str, dict]]:
-    """What a step of the CIFAR-10 CNN is made of, on the CPU and on the GPUs."""
-    selected = [(name, {**flags, "fast": True}) for name, flags in CPU_PARTS]
+def _step_parts(gpus: list[str], lacks: Callable[[str], str]) -> list[SuitePart]:
+    """What a training step of the CIFAR-10 CNN is made of, on the CPU and on the GPUs. Parameters as `parts`."""
+    selected = [SuitePart(workload, {**flags, "fast": True}) for workload, flags in CPU_PARTS]
     if not gpus:
         return selected
-    for name, flags in GPU_PARTS:
-        on_gpus = {**flags, "device": gpus, "fast": True}
+    for workload, flags in GPU_PARTS:
+        gpu_flags = {**flags, "device": gpus, "fast": True}
         if flags.get("dtypes") == ["tf32"] and lacks("tf32"):  # TensorFlow then multiplies in float32 too
-            on_gpus["dtypes"] = ["float32"]
-        selected.append((name, on_gpus))
+            gpu_flags["dtypes"] = ["float32"]
+        selected.append(SuitePart(workload, gpu_flags))
     return selected
 
 
-def _quick_products(gpus: list[str]) -> list[tuple[str, dict]]:
-    """Products up to 1,024. Noise hides what more sizes tell."""
+def _quick_products(gpus: list[str]) -> SuitePart:
+    """Products up to 1,024, at no more sizes than a noisy quick run can tell apart."""
     flags: dict[str, Any] = {"sizes": ["64:1024:x2"], "no_refine": True, "fast": True}
     if gpus:
         flags["backends"] = ["numpy", "cupy"]  # compiling Numba's kernels would take half a minute
-    return [("matmul", flags)]
+    return SuitePart("matmul", flags)
 
 
-def _products(gpus: list[str], lacks: Callable[[str], str]) -> list[tuple[str, dict]]:
+def _products(gpus: list[str], lacks: Callable[[str], str]) -> list[SuitePart]:
     """Products in every precision that a GPU has; CPU libraries have no fast form of the low ones. The largest run on GPUs alone,
-    as a CPU takes minutes for each."""
+    as a CPU takes minutes for each. Parameters as `parts`."""
     dtypes = ["float32", "float64"]
     if not gpus:
-        return [("matmul", {"sizes": ["64:2048:x2"], "dtypes": dtypes})]
+        return [SuitePart("matmul", {"sizes": ["64:2048:x2"], "dtypes": dtypes})]
     dtypes += [math for math in ("tf32", "float16", "bfloat16") if not lacks(math)]
     return [
-        ("matmul", {"sizes": ["64:4096:x2"], "dtypes": dtypes}),
-        ("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": gpus}),
+        SuitePart("matmul", {"sizes": ["64:4096:x2"], "dtypes": dtypes}),
+        SuitePart("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": gpus}),
     ]
 
 
-def chosen_parts(suite: SuitePlan, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
-    """(workload, its flags) of the parts to measure.
+def chosen_parts(
+    suite: SuitePlan, gpus: list[str], several: bool = False, lacks: Callable[[str], str] = lacks_nothing
+) -> list[SuitePart]:
+    """The parts of the suite that --only names, all without it. Parameters as `parts`.
 
     Raises: Usage for an unknown workload; Missing for one that needs a GPU.
     """
-    whole = parts(suite.quick, gpu, several, *lacks)
-    names = {name for name, _ in whole}
+    all_parts = parts(suite.quick, gpus, several, lacks)
+    workloads = {part.workload for part in all_parts}
     for name in suite.only:
         if name == "peers" and not several:
-            raise options.Usage("peers takes several GPUs, and --device all", "python -m workloads.suite --quick")
-        if name == "transfer" and not gpu:
+            raise options.Usage("peers takes several GPUs, and --device all", tip="python -m workloads.suite --quick")
+        if name == "transfer" and not gpus:
             raise options.Missing("transfer needs a GPU, and none is here or asked for", wrong="transfer")
-        if name not in names:
-            raise options.unknown("workload", name, sorted(names), where=" in this suite")
-    return [(name, flags) for name, flags in whole if not suite.only or name in suite.only]
+        if name not in workloads:
+            raise options.unknown("workload", name, sorted(workloads), where=" in this suite")
+    if not suite.only:
+        return all_parts
+    return [part for part in all_parts if part.workload in suite.only]
 
 
 def planned_steps(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[SuiteStep]:
-    """The steps of the suite on a machine; with `every_gpu` its GPU rows for every GPU, else for the first.
+    """The steps of the suite on a machine.
+
+    every_gpu: whether its GPU rows are measured on each GPU; else on the first.
 
     Raises: Usage for an unknown workload or device; Missing for a GPU that is named or required and is not here.
     """
     from workloads.harness.plan import devices
 
-    devices(suite.measuring.devices, here, suite.measuring.require_gpu)
+    devices(suite.measuring.devices, here, suite.measuring.require_gpu)  # raises for a device that is not here
     gpus = [] if suite.measuring.devices == ("cpu",) else [f"gpu:{i}" for i in range(len(here.gpus))]
     several = len(gpus) > 1 and suite.every_gpu
-    every = chosen_parts(suite, gpus if every_gpu else gpus[:1], several, here.lacks)
+    measured_gpus = gpus if every_gpu else gpus[:1]
     steps = []
-    for name, flags in every:
-        words = WORDS[name] + (" of the CIFAR-10 CNN" if "model" in flags else "")
-        steps.append(SuiteStep(name=name, words=words, plan=step_plan(suite, name, flags)))
+    for part in chosen_parts(suite, measured_gpus, several, here.lacks):
+        words = WORDS[part.workload]
+        if "model" in part.flags:
+            words += " of the CIFAR-10 CNN"
+        steps.append(SuiteStep(name=part.workload, words=words, plan=step_plan(suite, part)))
     return steps
 
 
-def step_plan(suite: SuitePlan, name: str, flags: dict[str, Any]) -> "MeasuringPlan":
-    """The plan of a workload with these flags within a suite."""
-    command = importlib.import_module(f"workloads.{name}")
-    return command.parse(keywords.words_of(command.parser(), **{**suite.shared, **flags}))
+def step_plan(suite: SuitePlan, part: SuitePart) -> "MeasuringPlan":
+    """The plan of a part's workload, with the flags of the part and those that were typed for the whole suite."""
+    command = importlib.import_module(f"workloads.{part.workload}")
+    flags = {**suite.shared, **part.flags}
+    return command.parse(keywords.words_of(command.parser(), **flags))
 
 
 def planned_rows(steps: list[SuiteStep], here: "Machine") -> "list[Row]":
-    """The rows of some steps; a step that cannot run here has none."""
+    """The rows of all steps; a step that cannot run on this machine has none."""
     rows = []
     for step in steps:
         with contextlib.suppress(options.Missing):  # it is left out, here as when it is measured
@@ -226,12 +246,12 @@ def planned_rows(steps: list[SuiteStep], here: "Machine") -> "list[Row]":
 
 
 def quietly(plan: "MeasuringPlan") -> "MeasuringPlan":
-    """The plan that prints no note: what is left out is said when it is measured."""
+    """The plan without its notes on stderr, for when it is only looked at: they are printed when it is measured."""
     return plan.with_measuring(quiet=True)
 
 
 def longest_seconds(plan: "MeasuringPlan", here: "Machine") -> float:
-    """Seconds that a workload takes at most, as planned; 0 for one that cannot run here."""
+    """Seconds that a workload is planned to take at most; 0 for one that cannot run on this machine."""
     from workloads.harness.plan import seconds_at_most
 
     try:
@@ -250,7 +270,11 @@ def measure_steps(
     folder: Path,
     measured_by: "Callable[[str, MeasuringPlan, Run, Workers | None], int]",
 ) -> list[int]:
-    """Measures the steps in order, until --stop-after or a signal; returns their exit codes."""
+    """Measures the steps in order, until --stop-after or a signal. Returns the exit codes of those that began.
+
+    run: the first line of each result file. folder: where these are. measured_by: measures one step and returns its exit code; it
+    is called with the workload's name, the step's plan, the run, and worker processes to measure in (None for new ones).
+    """
     from workloads.harness import sweep
     from workloads.machine import load
 
@@ -263,17 +287,18 @@ def measure_steps(
         for step in steps:
             left_s = None
             if measuring.stop_after_s is not None:
-                # the first step is always begun: it writes its file and prints how to resume
+                # The first step is always begun: it writes its file and prints how to resume.
                 elapsed_s = time.monotonic() - begin if codes else 0.0
                 left_s = measuring.stop_after_s - elapsed_s
                 if left_s <= 0:
                     break
-            # a workload's second part goes on in its file
-            plan = step.into(folder, left_s, resume=measuring.resume or step.name in begun)
+            # The second part of a workload adds to the file of the first.
+            plan = step.plan_in(folder, left_s=left_s, resume=measuring.resume or step.name in begun)
             begun.add(step.name)
+            # A training gets a new process, as its start-up is timed too.
+            step_processes = None if step.name == "training" else processes
             try:
-                # a training's start-up is of a process of its own
-                codes.append(measured_by(step.name, plan, run, None if step.name == "training" else processes))
+                codes.append(measured_by(step.name, plan, run, step_processes))
             except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
                 tip = f"\n  to have it: {missing.tip}" if missing.tip else ""
                 terminal.note(f"{step.name} left out: {missing}{tip}")

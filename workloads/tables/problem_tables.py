@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from analysis import stats
 from analysis.crossover.families import batch_family
@@ -16,6 +16,7 @@ from workloads.printing import number
 from workloads.records import Machine, Measurement
 from workloads.records.settings import is_sustained
 
+_COLUMN_WIDTH = 7  # of numbers
 _MODE_WORDS = {
     "resident": "GPU",
     "roundtrip": "+copies",
@@ -25,26 +26,31 @@ _MODE_WORDS = {
 
 
 def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Problem], str]:
-    """A problem's layers in a few words, whatever its batch: `conv2`, `conv2 +3` (as many more); with their `directions`
-    where no other column says them."""
-    names: dict = {}
+    """A function that names the layers which have a problem at any batch: `conv2`, or `conv2 +3` if three more layers have it.
+
+    works: the products or convolutions of the layers. directions: whether a name says the direction too, such as `conv2 wgrad`.
+    """
+    names: dict[Any, list[str]] = {}  # a problem without its batch -> its layers
     for work in works:
-        names.setdefault(batch_family(work.problem), {})[work.name if directions else work.product] = None
+        layer = work.name if directions else work.product
+        layers = names.setdefault(batch_family(work.problem), [])
+        if layer not in layers:
+            layers.append(layer)
 
-    def named(problem: Problem) -> str:
-        first, *more = names.get(batch_family(problem), ["-"])
-        return f"{first} +{len(more)}" if more else first
+    def layer_name(problem: Problem) -> str:
+        first, *others = names.get(batch_family(problem), ["-"])
+        return f"{first} +{len(others)}" if others else first
 
-    return named
+    return layer_name
 
 
-#: What a column holds: names of the problem, milliseconds (of a framework, of others), a rate, a share of a roof, the winner.
+#: What a column has: names of the problem, milliseconds (of a framework, of others), a rate, a share of a roof, the winner.
 Column = Literal["problem", "framework", "time", "rate", "share", "winner"]
 
 
 class Matmuls:
-    """Prints a line when all rows of a problem are there, the kernels side by side. Times are milliseconds of one call,
-    waited for. `names` are the layers that have a problem; a problem that is not `planned` was added by refining."""
+    """The table of matrix products. It prints a problem's line, with the kernels side by side, once all of its rows have been
+    added, which the first row of another problem shows. Times are milliseconds of a call that is waited for."""
 
     op = "matmul"
 
@@ -57,8 +63,12 @@ class Matmuls:
         cold: bool = False,
         markdown: bool = False,
     ):
+        """names: gives the layers that have a problem; None where no layers are timed. planned: the problems that were to be
+        timed; others were added around a crossover. cold: whether there are rows with cold caches too."""
         self._all: list[Measurement] = []
+        #: The rows of the problem whose line is not printed yet.
         self._group: list[Measurement] = []
+        #: Name of a column -> what it has; {} before the first line.
         self._columns: dict[str, Column] = {}
         self._table: Printed | None = None
         self._markdown = markdown
@@ -68,8 +78,9 @@ class Matmuls:
         self._kind_width = max((len(_kind(p, "cold" if cold else "warm")) for p in self._planned), default=7)
         self._refining = False
 
-    def shown(self, measurement: Measurement) -> None:
-        if is_sustained(measurement):  # its line is in the result file: here it would be a second one of its size
+    def add(self, measurement: Measurement) -> None:
+        """Takes in a row. The first one of another problem prints the line of the problem before it."""
+        if is_sustained(measurement):  # timed again for longer: it would be a second line of the same size
             return
         if measurement.problem.op != self.op:
             self._all.append(measurement)
@@ -80,34 +91,46 @@ class Matmuls:
         self._group.append(measurement)
 
     def finish(self) -> None:
+        """Prints the line of the last problem."""
         if self._group:
             self._flush()
 
     def _flush(self) -> None:
+        """Prints the line of the problem whose rows are complete; before the first line the columns' names."""
         group, self._group = self._group, []
         if self._planned and group[0].problem not in self._planned and not self._refining:
             self._refining = True
             print("sizes added around the crossovers:")
         if self._table is None:
-            self._columns, head = self._find_columns(group), self.head(group[0].problem)
-            words = {c: f"{width}<" for c, (_, width) in head.items() if c != "n"} | {"type": f"{self._kind_width}<"}
-            words |= {"winner": "6<", "fastest": f"{max(len(self.winner([m])) for m in group)}<"}
-            self._table = Printed([f"{c} {words.get(c, 7)}" for c in self._columns], self._markdown, self._least(group))
+            self._columns = self._find_columns(group)
+            self._table = self._new_table(group)
         self._table.show(self._cells(group))
 
-    def _least(self, group: list[Measurement]) -> list[str]:
-        """The columns that a narrow terminal drops, in order: roof shares, frameworks, rates, slower CPU kernels."""
+    def _new_table(self, group: list[Measurement]) -> Printed:
+        """The empty table, with a width for each column, by the rows of its first line. `<` is a column aligned to the left."""
+        widths = {"type": f"{self._kind_width}<", "winner": "6<"}
+        widths["fastest"] = f"{max(len(self.winner([m])) for m in group)}<"
+        for name, (_, width) in self.head(group[0].problem).items():
+            if name != "n":
+                widths[name] = f"{width}<"
+        heads = [f"{name} {widths.get(name, _COLUMN_WIDTH)}" for name in self._columns]
+        return Printed(heads, self._markdown, self._dropped_columns(group))
+
+    def _dropped_columns(self, group: list[Measurement]) -> list[str]:
+        """The columns that a narrow terminal drops, the first of these first: roof shares, frameworks, rates, slower CPU
+        kernels. group: the rows of the first line."""
         if {_side(m) for m in group} == {"framework"}:
             return ["pad", "fastest"]
         frameworks = self._columns_of_kind("framework")
-        ranked = sorted((m for m in group if _side(m) == "CPU"), key=_host_s)
-        cpu = list(dict.fromkeys(f"{_column(m)} ms" for m in ranked))
+        cpu_rows = sorted((m for m in group if _side(m) == "CPU"), key=_host_s)
+        cpu_columns = list(dict.fromkeys(f"{_column(m)} ms" for m in cpu_rows))
+        slower_columns = cpu_columns[1:]
         return [
             *self._columns_of_kind("share"),
             *frameworks,
             *self._columns_of_kind("rate"),
             "pad",
-            *reversed(cpu[1:]),
+            *reversed(slower_columns),
             "MxNxK",
         ]
 
@@ -115,17 +138,18 @@ class Matmuls:
         return [name for name, kind_of_column in self._columns.items() if kind_of_column == kind]
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
-        """Column -> (the cell that names the problem, the column's width)."""
-        square = {q.m == q.n == q.k for q in (p, *self._planned)} == {True}
+        """The columns that name a problem: name of the column -> (its text for this problem, the column's width)."""
+        square = all(problem.m == problem.n == problem.k for problem in (p, *self._planned))
         size = str(p.n) if p.m == p.n == p.k else f"{p.m}x{p.n}x{p.k}"
         if self._names is None:
             return {"n": (size, 5)} if square else {"shape": (size, 14)}
         return {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
 
     def _find_columns(self, group: list[Measurement]) -> dict[str, Column]:
-        """The columns: problem, each side's milliseconds, rates and shares of a roof known before any line, the winner."""
-        peaks = [r for r in roofs_of(self._all, self._machine) if r.measured and r.kind == "compute"]
-        roofed = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}
+        """The columns: the problem, milliseconds of each kernel of the CPU, the GPU and frameworks, rates, shares of the
+        roofs that were measured before, the winner. group: the rows of the first line."""
+        peaks = [roof for roof in roofs_of(self._all, self._machine) if roof.measured and roof.kind == "compute"]
+        sides_with_roof = {"CPU" if roof.device == "cpu" else "GPU" for roof in peaks if roof.note != BEST_MATMUL}
         columns: dict[str, Column] = dict.fromkeys([*self.head(group[0].problem), "type"], "problem")
         sides = stats.group_by(group, _side)
         for side in (side for side in _SIDES if side in sides):
@@ -133,12 +157,13 @@ class Matmuls:
                 columns[f"{_column(m)} ms"] = "framework" if side == "framework" else "time"
             if side != "framework":
                 columns[f"{side} GFLOP/s"] = "rate"
-            if side in roofed:
+            if side in sides_with_roof:
                 columns[f"{side} % of roof"] = "share"
         columns["winner" if {"CPU", "GPU"} <= sides.keys() else "fastest"] = "winner"
         return columns
 
     def _cells(self, group: list[Measurement]) -> list[str]:
+        """The texts of a problem's line, in the order of the columns. group: its rows."""
         p = group[0].problem
         ceilings = roofs_of(self._all, self._machine)
         cells = {name: text for name, (text, _) in self.head(p).items()}
@@ -146,7 +171,7 @@ class Matmuls:
         cells["winner"] = cells["fastest"] = Best(self.winner(group))
         quickest = fastest(group)
         for m in group:
-            best = fastest([r for r in group if _column(r) == _column(m)])
+            best = fastest([other for other in group if _column(other) == _column(m)])
             milliseconds = number(_host_s(best) * 1e3) if best else m.status
             cells[f"{_column(m)} ms"] = Best(milliseconds) if best and best is quickest else milliseconds
         for side in ("CPU", "GPU"):
@@ -154,14 +179,16 @@ class Matmuls:
             if best:
                 cells[f"{side} GFLOP/s"] = number(p.flops / stats.call_s(best) / 1e9)
                 judged = bounds.judge(best, ceilings)
-                if judged.fraction and judged.roof and judged.roof.note != BEST_MATMUL:  # that one still grows
+                # The roof that is the fastest product so far may still grow: a share of it would not be the last one.
+                if judged.fraction and judged.roof and judged.roof.note != BEST_MATMUL:
                     cells[f"{side} % of roof"] = f"{100 * judged.fraction.value:.0f}"
         return [cells.get(c, "-") for c in self._columns]
 
     def winner(self, group: list[Measurement]) -> str:
-        """The side that wins, and in which copy modes where the GPU wins in some; without two sides the fastest kernel.
+        """The side that wins: `CPU`, `GPU`, or the GPU with the copy modes in which it wins. Without rows of both sides it is the
+        fastest kernel. Rows of a framework win nothing, unless there are no others.
 
-        Rows of a framework stand beside and win nothing, unless there are no others.
+        group: the rows of one problem.
         """
         cpu = fastest(self._cpu_rows(group[0]))
         on_gpu = [m for m in group if _side(m) == "GPU"]
@@ -169,21 +196,22 @@ class Matmuls:
             best = fastest([m for m in group if _side(m) != "framework"]) or fastest(group)
             threads = f" x{best.threads}" if best and best.threads else ""
             return best.label + threads if best else "-"
-        wins = self._gpu_wins(group)
-        if not wins:
+        winning_modes = self._gpu_wins(group)
+        if not winning_modes:
             return "CPU"
-        if wins == {m.mode for m in on_gpu}:
+        if winning_modes == {m.mode for m in on_gpu}:
             return "GPU"
         words = {**_MODE_WORDS, "resident": "resident"}
-        return " ".join(["GPU", *(words[mode] for mode in words if mode in wins)])
+        return " ".join(["GPU", *(words[mode] for mode in words if mode in winning_modes)])
 
     def _gpu_wins(self, group: list[Measurement]) -> set[str]:
-        """The copy modes in which the GPU is faster than the CPU; none where one of them has no time."""
+        """The copy modes in which the GPU is faster than the CPU; none where the CPU has no time. group: the rows of a
+        problem."""
         cpu = fastest(self._cpu_rows(group[0]))
         return {m.mode for m in group if cpu and _side(m) == "GPU" and _host_s(m) < _host_s(cpu)}
 
     def _cpu_rows(self, row: Measurement) -> list[Measurement]:
-        """The CPU rows of a row's size, in its arithmetic or in float32, which is precise enough for any lower one."""
+        """The CPU rows of the same size as a row, in its arithmetic or in float32, which replaces any less precise one."""
         arithmetic = {row.problem.math}
         if row.problem.math != "float64":
             arithmetic.add("float32")
@@ -197,11 +225,12 @@ class Matmuls:
 
 
 class Convs(Matmuls):
-    """Prints the lines of convolutions; a GPU that wins is named with its kernel, as it has several."""
+    """The table of convolutions. A GPU that wins is named with its kernel, as it has several."""
 
     op = "conv"
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
+        """The columns that name a convolution: name of the column -> (its text for this one, the column's width)."""
         stride = f"/{p.stride}" if p.stride != 1 else ""
         groups = f" g{p.groups}" if p.groups != 1 else ""
         shape = f"{p.n}x{p.h}x{p.w}x{p.c_in}:{p.c_out}x{p.r}x{p.s}{stride}{groups}"
@@ -209,6 +238,7 @@ class Convs(Matmuls):
         return layer | {"NxHxWxC:KxRxS": (shape, 21), "pad": (str(p.pad), 5), "way": (p.direction, 5)}
 
     def winner(self, group: list[Measurement]) -> str:
+        """The side that wins, as of products, with the GPU's fastest kernel in brackets."""
         side = super().winner(group)
         best = fastest([m for m in group if _side(m) == "GPU" and m.mode == "resident"])
         return f"{side} ({best.label})" if best and self._gpu_wins(group) else side
@@ -218,27 +248,39 @@ _SIDES = ("CPU", "GPU", "framework")
 
 
 def _kind(p: Problem, cache: str) -> str:
-    """The arithmetic, then products in one launch, epilogue, layout and caches where they are not the default."""
-    many, epilogue = getattr(p, "batch", None), getattr(p, "epilogue", None)
-    words = [p.math, many and f"x{many}", epilogue, p.layout, cache]
-    return " ".join(word for word in words if word and word not in ("nn", "NHWC", "warm"))
+    """The text of the column `type`: the arithmetic, then where they are not the default the number of products in one launch,
+    epilogue, layout and state of the caches."""
+    words = [p.math]
+    if getattr(p, "batch", None):
+        words.append(f"x{p.batch}")
+    if getattr(p, "epilogue", None):
+        words.append(p.epilogue)
+    if p.layout not in ("nn", "NHWC"):
+        words.append(p.layout)
+    if cache != "warm":
+        words.append(cache)
+    return " ".join(words)
 
 
 def _side(m: Measurement) -> str:
+    """The side of a row: CPU, GPU, or framework of either device."""
     return "framework" if m.backend in FRAMEWORKS else m.side
 
 
 def _together(m: Measurement) -> tuple:
-    """The key that all rows of a line share: problem and caches."""
+    """What all rows of a line share: the problem and the state of the caches."""
     return m.problem, m.settings.cache
 
 
 def _shape(problem: Problem) -> tuple:
-    """The problem without its arithmetic."""
-    return tuple(getattr(problem, f) for f in problem.__struct_fields__ if f not in ("dtype", "math", "out"))
+    """The fields of a problem without its arithmetic."""
+    names = [name for name in problem.__struct_fields__ if name not in ("dtype", "math", "out")]
+    return tuple(getattr(problem, name) for name in names)
 
 
 def _column(m: Measurement) -> str:
+    """The column of a row's time: of a framework with the device, of a GPU by its copy mode, of a CPU its library, and its kernel
+    where that is not the library's plain one."""
     backend, variant = m.backend, m.variant
     if _side(m) == "framework":
         return f"{backend} {variant} {m.device.partition(':')[0].upper()}"
@@ -248,12 +290,15 @@ def _column(m: Measurement) -> str:
 
 
 def _host_s(m: Measurement) -> float:
-    """Median host latency of a call; infinite without one."""
-    timed = stats.quickest([m], "host-latency")
-    return stats.quick_median(timed[1]) if timed else math.inf
+    """Median seconds of a call that the host waits for; infinite where there are none."""
+    row_and_samples = stats.quickest([m], "host-latency")
+    if row_and_samples is None:
+        return math.inf
+    _, samples = row_and_samples
+    return stats.quick_median(samples)
 
 
 def fastest(rows: list[Measurement]) -> Measurement | None:
-    """The row with the lowest host latency."""
-    best = stats.quickest(rows, "host-latency")
-    return best and best[0]
+    """The row whose calls are the quickest to wait for; None where no row has a time."""
+    row_and_samples = stats.quickest(rows, "host-latency")
+    return row_and_samples[0] if row_and_samples else None

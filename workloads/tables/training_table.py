@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class TrainingTable(Lines):
-    """A line a training on 120 columns. The costs of a step, an epoch and a fit come from later epochs
-    (analysis.training.costs); without these, ms/step is that of a whole fit."""
+    """Prints a line for each training, 120 columns wide. The costs of a step, an epoch and a fit are those of later epochs
+    (analysis.training.costs); of a training without later epochs ms/step is the whole fit over its steps."""
 
     HEAD = (
         "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
@@ -40,7 +40,7 @@ class TrainingTable(Lines):
         return m.problem.op == "training"
 
     def cells(self, m: "Measurement") -> list[str]:
-        """The words of a measured training's line, in the order of HEAD."""
+        """The texts of a training's line, in the order of HEAD."""
         from analysis.stats import median_of
         from analysis.text import rows
         from analysis.training import costs
@@ -52,7 +52,7 @@ class TrainingTable(Lines):
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         cost = costs.measured(m, self._all)
         if cost is None:
-            waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
+            waited = m.on("host-latency")  # samples; None of a row that starts fresh processes and trains in none
             is_whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
             step = median_of(waited) if waited and not is_whole else None
             return [*start, _milliseconds(step), "-", "-", "-", began, "-", " ".join(rows.notes(m, None))]
@@ -69,7 +69,7 @@ class TrainingTable(Lines):
 
 
 def _milliseconds(estimate: "Estimate | None") -> str:
-    """An Estimate of seconds in milliseconds; `<` its upper end where it may be nothing, a dash for none."""
+    """Seconds as milliseconds; `<` and the upper end of the interval where it includes zero, a dash for None."""
     from analysis import numbers
 
     if not estimate:

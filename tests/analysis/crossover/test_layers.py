@@ -72,19 +72,19 @@ def test_roof_columns_need_a_roof(capsys, monkeypatch):
     for rows, there in (([], False), ([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)], True)):
         table = problem_tables.Convs(fake.CPU_MACHINE)
         for m in (*rows, row("conv/numpy/im2col", conv(), 1e-3, threads=1)):
-            table.shown(m)
+            table.add(m)
         table.finish()
         assert ("CPU % of roof" in capsys.readouterr().out) is there
     table, peak = printing.Lines(), Peak("float32", 10**9)
     for fields in ({}, {"status": "failed", "reason": "it died"}):
-        table.shown(row("peak/numba/fma", peak, 1e-2 if not fields else None, threads=2, **fields))
+        table.add(row("peak/numba/fma", peak, 1e-2 if not fields else None, threads=2, **fields))
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]
     monkeypatch.setenv("COLUMNS", "80")
     table = problem_tables.Matmuls(fake.CPU_MACHINE)
-    table.shown(row("peak/numba/fma", peak, 1e-2, threads=1))
+    table.add(row("peak/numba/fma", peak, 1e-2, threads=1))
     for kernel, seconds in (("numpy/operator", 1e-5), ("numba/parallel", 1e-4), ("numba/simd", 2e-5)):
-        table.shown(row(f"matmul/{kernel}", Matmul(64, 64, 64), seconds, threads=1))
+        table.add(row(f"matmul/{kernel}", Matmul(64, 64, 64), seconds, threads=1))
     table.finish()
     assert capsys.readouterr().out.endswith("  numpy/operator x1\n")
 

@@ -179,12 +179,12 @@ def test_gpu_rows_are_measured_again_under_load(capsys):
     assert roof.rate.value == (1 << 30) / 2e-3
     table = printing.Lines()
     for m in (burst, loaded):
-        table.shown(m)
+        table.add(m)
     plain, held = capsys.readouterr().out.splitlines()[1:]
     assert held.endswith(" held") and not plain.endswith(" held")
     products = problem_tables.Matmuls()
     long = on_gpu(2e-3)
-    products.shown(replace(long, settings=rounds.sustained_rows([long])[0].settings))
+    products.add(replace(long, settings=rounds.sustained_rows([long])[0].settings))
     products.finish()
     assert not capsys.readouterr().out
 
