@@ -67,7 +67,7 @@ def bytes_rate(value: float) -> str:
 def rate(problem: "Problem", seconds: float) -> str:
     """The rate of a call of so many seconds: FLOPs a second or bytes a second, whichever is usual for the problem; "-" if it
     counts neither."""
-    work = getattr(problem, problem.rated)
+    work = getattr(problem, problem.rated)  # `rated` is "flops" or "bytes_moved"
     if not work:
         return "-"
     return flops_rate(work / seconds) if problem.rated == "flops" else bytes_rate(work / seconds)

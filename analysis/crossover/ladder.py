@@ -250,7 +250,8 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
 
 def _rung_cells(step: RungStep) -> tuple[str, ...]:
     """The cells of a kernel in a table with the columns HEADS (name, rate, share of the library, share of the peak, speedup over
-    the best before, bytes for a FLOP); `-` where there is no number."""
+    the best before, bytes for a FLOP); `-` where there is no number. Bytes for a FLOP are those of memory, then those that the
+    kernel's tiles read of each cache, in words."""
     problem = step.problem
     speedup = f"{digits(step.over_before.value)}x" if step.over_before else "-"
     traffic = "-"

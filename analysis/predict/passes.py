@@ -37,7 +37,11 @@ _FEWEST_COUNTS = 3
 def pass_seconds(profile: Profile, problem: Stream, device: str, execution: str) -> Read | None:
     """Seconds of a pass over arrays (element-wise, such as relu or an optimizer's update) inside a step that runs compiled or op
     by op; None without rows. They are interpolated by bytes between rows of its operation, else of a similar one, else of a plain
-    pass."""
+    pass.
+
+    Op by op, a formula such as Adam's reads and writes arrays once for each of its operations (`unfused_traffic` times the bytes
+    of one fused pass), so rows of another operation are scaled by the ratio of both.
+    """
     similar = [_PRICED_AS[problem.operation]] if problem.operation in _PRICED_AS else []
     for source in row_sources(device, execution, problem.op):
         for operation in (problem.operation, *similar, *_PLAIN_PASSES):

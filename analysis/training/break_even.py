@@ -216,8 +216,8 @@ def trainings(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def is_default(m: Measurement) -> bool:
-    """Whether a row was measured with the framework's defaults, so that it may stand for its device: on a CPU with the default
-    number of threads, whatever its form; on a GPU with jit_compile as Keras chooses."""
+    """Whether a row was measured with the framework's defaults, so that it may stand for its device: on a GPU with jit_compile as
+    Keras chooses; on a CPU with the default number of threads and jit_compile on or as Keras chooses."""
     jit = m.keras.jit_compile
     if m.on_gpu:
         return jit == "auto"
