@@ -75,7 +75,7 @@ def test_a_law_is_tested_on_unfitted_sizes(monkeypatch):
     monkeypatch.setattr(bench, "batches", lambda rows: errors)
     # a call and bytes over a bandwidth
     sets = [fed(batch, 3072, 0.01 + batch / 1000) for batch in (128, 32, 64, 256, 512)]
-    monkeypatch.setattr(bench.pipeline_costs, "rows", lambda rows: [(m, exact(1.0)) for m in sets])
+    monkeypatch.setattr(bench.pipeline_costs, "timed_rows", lambda rows: [(m, exact(1.0)) for m in sets])
     figures, lacking = bench.laws(Profile([]), ["gpu:0"])
     assert [(f.figure.value, f.reached) for f in figures] == [(90.0, True), (100.0, True)] and not lacking
     assert "(10; of an exact law 80.0 %, by" in figures[0].what and "(1; of an exact law 100 %, by" in figures[1].what
