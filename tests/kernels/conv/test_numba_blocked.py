@@ -32,7 +32,7 @@ AWKWARD = [
 
 
 #: How blocked convolutions in float32 are cut for tiles of 14 pixels.
-TILE_14 = {"item": 4, "tile": 14, "most_pixels": 1568, "least_blocks": 1}
+TILE_14 = {"item_bytes": 4, "tile": 14, "most_pixels": 1568, "least_blocks": 1}
 
 
 def directed(problem: Conv, way: str) -> Conv:
