@@ -5,7 +5,7 @@ import sys
 from workloads import terminal
 from workloads.command_line.invocation import typed
 from workloads.hints import Hints, Proposal
-from workloads.stops import Stop
+from workloads.stops import Missing, Stop
 
 _LONGEST_MESSAGE = 4000  # characters of an error line
 
@@ -16,12 +16,23 @@ def print_error(stop: Stop, command_hints: Hints) -> None:
     command_hints: finds the command that works in place of the one that was typed.
     """
     proposal = command_hints.best(stop)
-    message = _one_line(proposal.error or command_hints.message(stop))
-    terminal.note(terminal.Line(message, label=f"{terminal.paint('error:', 'bad', sys.stderr)} "))
+    _print_message(proposal.error or command_hints.message(stop))
     kind, name = proposal.similar
     if kind:
         terminal.note(terminal.Line(f"a similar {kind} exists: {name!r}", label="  tip: "))
     print_proposal(proposal)
+
+
+def print_missing_packages(missing: Missing) -> None:
+    """Prints on stderr that packages are not installed, and the command that installs them. No other command is looked for, as
+    without them none can be tried."""
+    _print_message(str(missing))
+    print_proposal(Proposal(line=missing.tip or ""))
+
+
+def _print_message(message: str) -> None:
+    """Prints the `error:` line on stderr."""
+    terminal.note(terminal.Line(_one_line(message), label=f"{terminal.paint('error:', 'bad', sys.stderr)} "))
 
 
 def print_proposal(proposal: Proposal) -> None:

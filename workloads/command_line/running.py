@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from workloads import hints, terminal
-from workloads.command_line.error_lines import print_error
+from workloads.command_line.error_lines import print_error, print_missing_packages
 from workloads.command_line.parsing import CommandParser
 from workloads.command_line.requirements import missing_packages, require_packages
 from workloads.hints import Hints
@@ -70,9 +70,12 @@ def run_command(
             with _flushing(out):
                 return carry_out(make_plan(_parsed_flags(command_parser, argv, out)))
         except Stop as stop:
-            reason = missing_packages(["-m", command_parser.module, *command_hints.words]) or stop
-            print_error(reason, command_hints)
-            return reason.code
+            missing = missing_packages(["-m", command_parser.module, *command_hints.words])
+            if missing:
+                print_missing_packages(missing)
+                return missing.code
+            print_error(stop, command_hints)
+            return stop.code
         except KeyboardInterrupt as stop:
             terminal.note(f"stopped {stop}".rstrip())
             return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED

@@ -119,8 +119,9 @@ def measure_node(order: bytes, earlier: dict[str, bytes], cpus: int) -> Iterator
         child = _start_suite(folder, cpus)
         assert child.stdin
         try:
-            child.stdin.write(order)
-            child.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code says how
+                child.stdin.write(order)
+                child.stdin.flush()
             code = None
             while code is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -136,7 +137,8 @@ def measure_node(order: bytes, earlier: dict[str, bytes], cpus: int) -> Iterator
                 yield MESSAGES, msgspec.json.encode(Done(error=_failure(folder, code))) + b"\n"
         finally:
             processes.end_group(child)
-            child.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()
 
 
 def _start_suite(folder: Path, cpus: int) -> subprocess.Popen:
