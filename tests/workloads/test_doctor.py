@@ -221,6 +221,7 @@ def test_a_failing_sweep_names_its_command(monkeypatch, swept, capsys):
 
 
 def test_the_overview_and_why_a_backend_is_absent(capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)  # another test may have imported it
     assert overview.main([]) == options.OK
     page = capsys.readouterr().out
     for words in ("numpy", "numba", "cupy", "keras", "workloads.matmul", "-m workloads.doctor", "To begin"):
