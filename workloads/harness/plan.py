@@ -273,8 +273,8 @@ def settings(
         elif is_framework and not measuring.threads:  # a framework chooses its threads itself
             yield Settings(device="cpu", cache=cache)
         else:
-            counts = thread_counts(measuring) if kernel.parallel else [1]
-            for threads in counts:
+            counts = thread_counts(measuring)  # it refuses too many, also for a kernel of one thread
+            for threads in counts if kernel.parallel else [1]:
                 yield Settings(device="cpu", threads=threads, cache=cache)
 
 
