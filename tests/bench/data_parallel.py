@@ -14,7 +14,7 @@ OFF = 0.15
 RUN = "reports/nvidia-h200-x4"
 
 
-def figures(cases: list[data_parallel.Case]) -> list[Figure]:
+def figures(cases: list[data_parallel.DataParallelCase]) -> list[Figure]:
     """A row for each case that was predicted, and one for all losses."""
     found, apart = [], []
     for c in cases:

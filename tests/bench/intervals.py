@@ -23,7 +23,7 @@ from must_reach import REPORTS, Figure, exactly, table
 from analysis import noise, stats
 from analysis.crossover import crossover
 from analysis.crossover.forms import LATENCY
-from analysis.noise import Between, Noise, Share
+from analysis.noise import Between, Noise, NoiseShare
 from analysis.stats import Estimate
 from kernels.problems import Matmul
 from workloads import records, shared_flags
@@ -108,12 +108,12 @@ def between_runs(sweeps: list[list[SimulatedRow]], numbers: list[Between]) -> tu
 
 
 @functools.cache
-def other_share(name: str, number: int) -> Share:
+def other_share(name: str, number: int) -> NoiseShare:
     """The noise between runs, from OTHER_RUNS other runs; there are NUMBERS of them."""
     return virtual_sweep.shares(name, shared_flags.FINE, OTHER_SEEDS + 100 * number, OTHER_RUNS)
 
 
-def between(share: Share, source: str) -> Between:
+def between(share: NoiseShare, source: str) -> Between:
     """A stored number as `noise.between_runs` gives it, of this machine or of its class by the source."""
     return Between(
         share=share.share, source=source, visit_share=share.visit_share, runs=OTHER_RUNS, span_s=share.span_s
@@ -122,7 +122,7 @@ def between(share: Share, source: str) -> Between:
 
 def simulated_figures(pool: ProcessPoolExecutor, count: int) -> list[Figure]:
     """Coverage and width for each noise and number of rows."""
-    shares: dict[str, list[Share]] = {}
+    shares: dict[str, list[NoiseShare]] = {}
     for name in virtual_sweep.SLOW:
         shares[name] = list(pool.map(functools.partial(other_share, name), range(NUMBERS), chunksize=5))
     figures = []
