@@ -1,5 +1,5 @@
-"""The error for words behind `make` that the Makefile does not know, with the command that was meant. The Makefile starts it,
-with its names in the environment."""
+"""The error for words behind `make` that the Makefile does not know, with one line to type instead. The Makefile starts it, with
+its names in the environment."""
 
 import contextlib
 import importlib
@@ -10,54 +10,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from workloads import ROOT, help_screen, hints
+from workloads import help_screen, hints
 from workloads.command_line import invocation
-from workloads.corrections.nearest import ALIKE, NEARLY_THE_SAME, nearest
-from workloads.stops import OK, USAGE, Stop
+from workloads.corrections.nearest import nearest
+from workloads.stops import OK, USAGE
 
 VARIABLES = ("ARGS", "NAME", "VENV", "PYTHON", "EXTRAS", "RUN", "CANDIDATES")
-_MAKE_VARIABLES = ("SHELL", "MAKEFLAGS", "MFLAGS", "PAGES")
+_KNOWN_VARIABLES = (*VARIABLES, "SHELL", "MAKEFLAGS", "MFLAGS", "PAGES")
 _SUITE = "workloads.suite"  # which make run starts, with --quick
-_LIKELY = ("workloads.training", "analysis.explain", "workloads.matmul")  # what people want of those with a flag
-_SWITCHED_ON = ("", "1", "yes", "true", "on")
-_LIKE_A_TARGET = 0.75
-_MOST = 8  # mistakes of a line that are corrected
-
-
-class MakeLine(NamedTuple):
-    """The words behind `make`."""
-
-    #: The goals, as they were typed.
-    goals: tuple[str, ...]
-    #: The variables that were typed, by name.
-    variables: Mapping[str, str]
-
-    def command(self) -> str:
-        """The line as it is typed."""
-        definitions = [f"{name}={shlex.quote(value) if value else ''}" for name, value in self.variables.items()]
-        return " ".join(["make", *map(shlex.quote, self.goals), *definitions])
-
-    def with_variables(self, first: Mapping[str, str], *left_out: str) -> "MakeLine":
-        """The line with these variables first, and without others."""
-        others = {name: value for name, value in self.variables.items() if name not in (*first, *left_out)}
-        return self._replace(variables={**first, **others})
-
-    def with_arguments(self, arguments: Sequence[str]) -> "MakeLine":
-        """The line with more words in ARGS, as a shell takes them."""
-        return self.with_variables({"ARGS": " ".join([self.variables.get("ARGS", ""), *arguments]).strip()})
-
-
-class Correction(NamedTuple):
-    """What is wrong with a line, and what may be meant."""
-
-    #: What is wrong, without `error:`.
-    message: str
-    #: The line without this mistake; None where a command without make is meant.
-    line: MakeLine | None = None
-    #: That command, as a shell takes it.
-    command: str = ""
-    #: Whether it does something else than was typed.
-    is_example: bool = False
+_ALIKE = 0.75  # from here on a word is taken for a misspelled one
 
 
 class Makefile(NamedTuple):
@@ -65,161 +26,141 @@ class Makefile(NamedTuple):
 
     #: Its targets.
     targets: Sequence[str]
-    #: The targets that want a NAME -> the names that there are.
+    #: The targets that want a NAME -> the names that exist.
     names: Mapping[str, Sequence[str]]
 
-    def lines(self, typed: MakeLine) -> list[str]:
-        """The lines for stderr: the error, what else is wrong, and a command that works; [] where nothing is wrong."""
-        line = typed
-        corrections: list[Correction] = []
-        while len(corrections) < _MOST:
-            correction = self.correction(line)
-            if correction is None:
-                break
-            corrections.append(correction)
-            if correction.line is None:
-                break
-            line = correction.line
-        if not corrections:
+
+def meaning(word: str, typed_targets: Sequence[str], makefile: Makefile) -> list[str]:
+    """What is meant by a goal that is no target: words behind make, or crossover and its command; [] where nothing is like it.
+
+    typed_targets: the targets in the line; with others than run nothing but make is meant.
+    """
+    is_command_likely = set(typed_targets) <= {"run"}
+    if word.endswith((".py", ".ipynb")) and is_command_likely:
+        return ["crossover", "explain", word]
+    meanings: dict[str, list[str]] = {}
+    for target, names in makefile.names.items():
+        if target in typed_targets or not typed_targets:
+            for name in names:
+                meanings[name] = [target, f"NAME={name}"]
+    for command in help_screen.commands() if is_command_likely else ():
+        name = command.rpartition(".")[2]
+        meanings[name] = ["crossover", name]
+    for variable in VARIABLES:
+        meanings[variable] = [*(typed_targets or ["run"]), f"{variable}="]
+    for target in makefile.targets:
+        meanings[target] = [target]
+    meant = word if word in meanings else nearest(word, makefile.targets, _ALIKE) or nearest(word, meanings, _ALIKE)
+    return meanings.get(meant, [])
+
+
+class CorrectedLine:
+    """The line to type in place of the one that was typed, and what was wrong with that."""
+
+    def __init__(self, makefile: Makefile):
+        self.makefile = makefile
+        self.errors: list[str] = []
+        self.goals: list[str] = []
+        self.variables: dict[str, str] = {}
+        self.is_example = False  # whether something typed is left out, or a value only works
+
+    def add_variables(self, variables: Mapping[str, str]) -> None:
+        """Takes the known variables and the misspelled ones; all unknown ones are one error."""
+        unknown = [name for name in variables if name not in _KNOWN_VARIABLES]
+        if unknown:
+            self.errors.append(f"no variable {' '.join(map(repr, unknown))}; known: {' '.join(VARIABLES)}")
+        for name, value in variables.items():
+            meant = nearest(name, VARIABLES) if name in unknown else name
+            if meant:
+                self.variables[meant] = value
+            else:
+                self.is_example = True
+
+    def add_goals(self, goals: Sequence[str]) -> None:
+        """Takes the targets, and the words that are meant by the other goals."""
+        targets = self.makefile.targets
+        typed_targets = [goal for goal in goals if goal in targets]
+        for goal in goals:
+            words = [goal] if goal in targets else meaning(goal, typed_targets, self.makefile)
+            if goal not in targets:
+                self.errors.append(
+                    f"no target {goal!r}" if words else f"no target {goal!r}; known: {' '.join(targets)}"
+                )
+                self.is_example = self.is_example or not words
+            for word in words:
+                name, is_variable, value = word.partition("=")
+                if is_variable:
+                    self.variables[name] = value
+                elif name not in self.goals:
+                    self.goals.append(name)
+
+    def check_name(self) -> None:
+        """Corrects the NAME of a bench or a stress run."""
+        typed = self.variables.get("NAME", "")
+        for target, known in self.makefile.names.items():
+            if target in self.goals and typed not in known:
+                meant = nearest(typed, known) if typed else ""
+                self.errors.append(f"make {target} takes NAME=..., one of: {' '.join(known)}")
+                self.is_example = self.is_example or not meant
+                self.variables["NAME"] = meant or known[0]
+
+    def check_arguments(self) -> None:
+        """Corrects the ARGS of run by the parser of the suite alone: nothing may be installed yet."""
+        if "run" not in self.goals:
+            return
+        parser = importlib.import_module(_SUITE).parser()
+        words = ["--quick", *shlex.split(self.variables.get("ARGS", ""))]
+        suite = hints.Hints(parser, words, parser.parse_args)
+        mistake = suite.mistake(words)
+        if mistake is None or mistake.code != USAGE:
+            return
+        self.errors.append(suite.message(mistake))
+        proposal = hints.Proposal(line="", is_example=True)
+        with contextlib.suppress(ImportError):  # of a package that is not installed
+            proposal = suite.best(mistake)
+        words = shlex.split(proposal.line)[2:]
+        right = [word for word in words[1:] if word != "--quick" and words[0] == _SUITE]
+        self.is_example = self.is_example or proposal.is_example
+        self.variables["ARGS"] = shlex.join(right)
+
+    def lines(self) -> list[str]:
+        """The lines for stderr; [] where nothing was wrong."""
+        if not self.errors:
             return []
-        label = "try, for example" if any(one.is_example for one in corrections) else "try"
-        messages = [one.message for one in corrections]
-        others = [f"  and: {message}" for message in messages[1:]]
-        return [f"error: {messages[0]}", *others, f"  {label}: {corrections[-1].command or line.command()}"]
-
-    def correction(self, line: MakeLine) -> Correction | None:
-        """The first mistake of a line with what is meant; None where the Makefile knows all of it."""
-        unknown_goals = [goal for goal in line.goals if goal not in self.targets]
-        for name in line.variables:
-            meant = nearest(name, VARIABLES, 0.7)
-            if meant and meant != name and name not in _MAKE_VARIABLES:
-                renamed = line.with_variables({meant: line.variables[name]}, name)
-                return Correction(f"no variable {name!r}: it is {meant}", renamed)
-        unknown_names = [name for name in line.variables if name not in (*VARIABLES, *_MAKE_VARIABLES)]
-        wanting = [goal for goal in line.goals if goal in self.names]
-        if wanting and line.variables.get("NAME") not in self.names[wanting[0]]:
-            return self._wrong_name(line, wanting[0], [goal for goal in unknown_goals if goal not in VARIABLES])
-        if unknown_goals and not (unknown_names and set(line.goals) & set(self.targets)):
-            return self._unknown_goal(line, unknown_goals[0])
-        if unknown_names:
-            return self._unknown_variables(line, unknown_names)
-        return _wrong_arguments(line) if "run" in line.goals else None
-
-    def _unknown_goal(self, line: MakeLine, goal: str) -> Correction:
-        """A goal that is no target: a variable, a bench, a script, a command of ours, a test to select, a misspelled target."""
-        message = f"no target {goal!r}"
-        known_goals = tuple(one for one in line.goals if one in self.targets)
-        meant = nearest(goal, self.targets, _LIKE_A_TARGET)
-        if goal in VARIABLES:
-            message = f"{goal!r} is a variable, which is typed {goal}=..."
-            defined = line.with_variables({"VENV": ""} if goal == "VENV" else {})
-            return Correction(message, defined._replace(goals=known_goals or ("run",)), is_example=goal != "VENV")
-        if goal.partition(":")[0].endswith((".py", ".ipynb")) and set(known_goals) <= {"run"}:
-            subject = ["--model", goal] if ":" in goal else [goal]
-            return _without_make(message, line, "analysis.explain", [*subject, *_as_flags(line.variables)])
-        if known_goals and known_goals[0] in ("test", "test-all", "lint") and not meant:
-            selected = goal if (ROOT / goal).exists() else f"-k {shlex.quote(goal)}"
-            message = f"{message}; what make {known_goals[0]} takes is typed ARGS=..."
-            return Correction(message, line.with_arguments([selected])._replace(goals=known_goals))
-        command = help_screen.similar_command(goal, "analysis")
-        is_command = command.rpartition(".")[2] == goal
-        if not is_command:
-            for target, names in self.names.items():
-                if goal in names and not known_goals:
-                    named = line.with_variables({"NAME": goal})._replace(goals=(target,))
-                    return Correction(f"{message}; it is a {target}", named)
-        if is_command or (command and not meant and not known_goals):
-            words = [*_as_flags(line.variables), *[one for one in line.goals if one != goal]]
-            return _without_make(
-                f"{message}; {command.rpartition('.')[2]} is a command without make", line, command, words
-            )
-        if meant:
-            installs = meant == "run" and "install" in nearest(goal, ("install", "setup", "all"))
-            message += "; make run first installs what it needs" if installs else ""
-            goals = tuple(dict.fromkeys(meant if one == goal else one for one in line.goals))
-            return Correction(message, line._replace(goals=goals), is_example=installs)
-        message = f"{message}; known: {' '.join(self.targets)}"
-        return Correction(message, line._replace(goals=known_goals or ("help",)), is_example=True)
-
-    def _unknown_variables(self, line: MakeLine, names: Sequence[str]) -> Correction:
-        """Variables that are none here: of make run flags of the suite, FAST=1, else flags of another command; else left out."""
-        listed = " ".join(map(repr, names))
-        flags = _as_flags({name: line.variables[name] for name in names})
-        names_of_flags = [flag for flag in flags if flag[:2] == "--"]
-        if "run" in line.goals:
-            having = [set(help_screen.commands_with(flag, _SUITE)) for flag in names_of_flags]
-            suite = hints.hints_for(shlex.join(["python", "-m", _SUITE]))
-            if suite is not None and suite.grammar.flags.keys() >= set(names_of_flags):
-                message = f"no variable {listed}; what make run takes is typed ARGS=..."
-                return Correction(message, line.with_variables({}, *names).with_arguments(flags))
-            commands = sorted(set.intersection(*having))
-            likely = [command for command in (*_LIKELY, *commands) if command in commands]
-            if likely:
-                message = f"no variable {listed}; a command without make has flags for it"
-                return _without_make(message, line, likely[0], flags)
-        message = f"no variable {listed}; known: {' '.join(VARIABLES)}"
-        return Correction(message, line.with_variables({}, *names), is_example=True)
-
-    def _wrong_name(self, line: MakeLine, target: str, others: Sequence[str]) -> Correction:
-        """A target without a NAME, or with one that is not known; `others`: goals that may be meant for it."""
-        known = self.names[target]
-        typed_name = line.variables.get("NAME", "") or " ".join(others[:1])
-        for other, other_names in self.names.items():
-            if typed_name in other_names and other != target and typed_name not in known:
-                named = line.with_variables({"NAME": typed_name})._replace(goals=(other,))
-                return Correction(f"{typed_name!r} is a {other}", named)
-        message = f"make {target} takes NAME=..., one of: {' '.join(known)}"
-        if typed_name and typed_name not in known:
-            message = f"no {target} {typed_name!r}; known: {' '.join(known)}"
-        alike = [name for name in known if typed_name and nearest(typed_name, name.split("_"), NEARLY_THE_SAME)]
-        if len(alike) > 1:
-            message = f"no {target} {typed_name!r}, but {' and '.join(alike)}"
-            alike.sort(key=lambda name: "on_gpu(" in (ROOT / "tests" / target / f"{name}.py").read_text())
-        meant = typed_name if typed_name in known else nearest(typed_name, known, ALIKE) if typed_name else ""
-        shown = alike[0] if len(alike) > 1 else meant or known[0]
-        named = line.with_variables({"NAME": shown})._replace(goals=(target,))
-        return Correction(message, named, is_example=len(alike) > 1 or not meant)
+        words = [shlex.quote(goal) for goal in self.goals or ["help"]]
+        words += [f"{name}={shlex.quote(value) if value else ''}" for name, value in self.variables.items()]
+        others = [f"  and: {error}" for error in self.errors[1:]]
+        label = "try, for example" if self.is_example else "try"
+        return [f"error: {self.errors[0]}", *others, f"  {label}: make {' '.join(words)}"]
 
 
-def _wrong_arguments(line: MakeLine) -> Correction | None:
-    """What the suite does not take of ARGS; None where it takes all. Only its grammar is asked: nothing may be installed."""
-    suite = hints.hints_for(shlex.join(["python", "-m", _SUITE]))
-    if suite is None:
-        return None
-    parser = importlib.import_module(_SUITE).parser()
-    arguments = hints.Hints(parser, ["--quick", *shlex.split(line.variables.get("ARGS", ""))], parser.parse_args)
-    mistake: Stop | None = arguments.mistake(arguments.words)
-    if mistake is None or mistake.code != USAGE:
-        return None
-    proposal = arguments.best(mistake)
-    words = [word for word in shlex.split(proposal.line)[3:] if word != "--quick"]
-    message = "; ".join([arguments.message(mistake), *proposal.notes])
-    if shlex.split(proposal.line)[2] != _SUITE:
-        return Correction(message, command=invocation.by_script(proposal.line), is_example=proposal.is_example)
-    corrected = line.with_variables({"ARGS": shlex.join(words)} if words else {}, "ARGS")
-    return Correction(message, corrected, is_example=proposal.is_example)
-
-
-def _without_make(message: str, line: MakeLine, command: str, words: Sequence[str]) -> Correction:
-    """A command of ours in place of make, with what stands in ARGS and these words, corrected."""
-    typed = [*shlex.split(line.variables.get("ARGS", "")), *words]
-    proposal = hints.Proposal(line=shlex.join(["python", "-m", command, *typed]))
-    with contextlib.suppress(ImportError):  # of a package that is not installed
-        proposal = hints.corrected_line(proposal.line) if typed else proposal
-    module, *corrected = shlex.split(proposal.line)[2:]
-    start = f"{invocation.python()} -m crossover {module.rpartition('.')[2]}"
-    return Correction(message, command=f"{start} {shlex.join(corrected or ['-h'])}", is_example=proposal.is_example)
-
-
-def _as_flags(variables: Mapping[str, str]) -> list[str]:
-    """Variables that the Makefile does not know as flags with their values, BATCH_SIZE=8 as --batch-size 8; 1 and the like only
-    switch one on."""
-    words: list[str] = []
+def command_without_make(goals: Sequence[str], variables: Mapping[str, str], makefile: Makefile) -> str:
+    """The command that a goal means, with the other words and unknown variables as flags; "" where none means a command."""
+    typed_targets = [goal for goal in goals if goal in makefile.targets]
+    unknown = [goal for goal in goals if goal not in typed_targets]
+    words = meaning(unknown[0], typed_targets, makefile) if unknown else []
+    if words[:1] != ["crossover"]:
+        return ""
+    words += [*unknown[1:], *shlex.split(variables.get("ARGS", ""))]
     for name, value in variables.items():
-        if name not in (*VARIABLES, *_MAKE_VARIABLES):
-            words.append(f"--{'-'.join(name.lower().split('_'))}")
-            words += [] if value.lower() in _SWITCHED_ON else shlex.split(value)
-    return words
+        if name not in _KNOWN_VARIABLES:
+            words += [f"--{name.lower()}", value]
+    if len(words) == len(["crossover", "COMMAND"]):
+        words.append("-h")
+    return f"{invocation.python()} -m {shlex.join(words)}"
+
+
+def error_lines(goals: Sequence[str], variables: Mapping[str, str], makefile: Makefile) -> list[str]:
+    """The lines for stderr: what is wrong, and one line to type; [] where nothing is wrong."""
+    command = command_without_make(goals, variables, makefile)
+    if command:
+        return [f"error: make {' '.join(goals)}: a command without make is meant", f"  try: {command}"]
+    line = CorrectedLine(makefile)
+    line.add_variables(variables)
+    line.add_goals(goals)
+    line.check_name()
+    line.check_arguments()
+    return line.lines()
 
 
 def typed_variables(flags: str) -> dict[str, str]:
@@ -234,15 +175,10 @@ def typed_variables(flags: str) -> dict[str, str]:
 
 def main() -> int:
     """Prints the error for what the environment says was typed, exit code 2; 0 where nothing is wrong."""
-    environment = os.environ
-    typed = MakeLine(
-        goals=tuple(environment["GOALS"].split()), variables=typed_variables(environment.get("MAKEFLAGS", ""))
-    )
-    makefile = Makefile(
-        targets=environment["TARGETS"].split(),
-        names={"bench": environment["BENCHES"].split(), "stress": environment["STRESSES"].split()},
-    )
-    lines = makefile.lines(typed)
+    goals = os.environ["GOALS"].split()
+    names = {"bench": os.environ["BENCHES"].split(), "stress": os.environ["STRESSES"].split()}
+    makefile = Makefile(targets=os.environ["TARGETS"].split(), names=names)
+    lines = error_lines(goals, typed_variables(os.environ.get("MAKEFLAGS", "")), makefile)
     print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
     return USAGE if lines else OK
 
