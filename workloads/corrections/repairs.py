@@ -11,7 +11,7 @@ from typing import NamedTuple
 from workloads import help_screen, stored_runs
 from workloads.corrections import shape_parts
 from workloads.corrections.grammar import Grammar, as_typed_here, is_run, listed_in_many, name_of, values_of
-from workloads.corrections.nearest import ALIKE, DASHES, NEARLY_THE_SAME, nearest, plain, synonyms
+from workloads.corrections.nearest import DASHES, NEARLY_THE_SAME, nearest, plain, synonyms
 from workloads.corrections.refusals import reason
 from workloads.stops import Stop
 
@@ -152,13 +152,12 @@ class _Repairs:
             yield Repair(changed, is_example=lacks_number)
         for right in self._with_value_translated(name, value):
             yield Repair(self.grammar.with_group_replaced(self.words, group, right))
-        yield from self._renamed(name, value, NEARLY_THE_SAME)
         if is_for_script:
             yield self._passed_on()
         if reason(word, self.grammar):
             yield from self._by_other_commands(name)
             yield without
-        yield from self._renamed(name, value, ALIKE)
+        yield from self._renamed(name, value)
         listing = self.grammar.flag_listing(name.lstrip(DASHES))
         if listing and not value.isdecimal():
             rest = [] if Path(value).suffix in _TEXT_FILES else values_of(group)
@@ -193,18 +192,18 @@ class _Repairs:
         if flag:
             yield [flag, defined_value]
 
-    def _renamed(self, name: str, value: str, likeness: float) -> Iterator[Repair]:
+    def _renamed(self, name: str, value: str) -> Iterator[Repair]:
         """The words with a known flag in place of an unknown one: of those that take a value if one follows, else of those that
         take none; one that a single letter stands for; any that is nearly the same."""
         fitting = [flag for flag, action in self.flags.items() if (action.nargs == 0) != bool(value)]
-        letter = name.lstrip(DASHES) if likeness == ALIKE else ""
+        letter = name.lstrip(DASHES)
         by_letter = [
             flag
             for flag in (*self.grammar.brief_flags, *fitting)
             if len(letter) == 1 and flag.startswith(f"--{letter}")
         ]
         listing = [flag for flag in by_letter if value and self.grammar.flag_listing(value, [flag])]
-        like_name = nearest(name, fitting, likeness) or nearest(name, self.flags, NEARLY_THE_SAME)
+        like_name = nearest(name, fitting) or nearest(name, self.flags, NEARLY_THE_SAME)
         for flag in (like_name, *listing, *by_letter):
             if flag and (flag in fitting or not value):
                 words = [flag + word[len(name) :] if word.partition("=")[0] == name else word for word in self.words]
@@ -247,8 +246,6 @@ class _Repairs:
             yield Repair(self._with_word_replaced(word, [f"{flag}={value}"]))
         for right in self._by_itself(word):
             yield Repair(self._with_word_replaced(word, right))
-        if before.endswith(".py") and word.isidentifier():
-            yield Repair([*words[: place - 1], f"{before}:{word}", *words[place + 1 :]])
         yield from self._as_subject(word)
         if not self.stop.right:
             yield from self._as_command(word)
@@ -334,25 +331,19 @@ class _Repairs:
         return ["--model", function] if function else [word]
 
     def _for_value(self, flag: str, value: str) -> Iterator[Repair]:
-        """For a value that its flag does not take: a word that it takes, or the flag that takes it."""
-        known = self.grammar.words_listed(flag) if flag in self.flags else []
-        meant = nearest(value, known)
-        if meant:
-            changed = self.grammar.with_value_replaced(self.words, value, meant, flag)
-            yield Repair(changed, similar="value" if meant in known else "", right=meant)
+        """For a value that its flag does not take: the flag that takes it."""
         left = self.grammar.with_value_replaced(self.words, value, "", flag)
         for right in self._by_itself(value):
             yield Repair([*left, *right])
 
     def _without_value(self, flag: str, value: str) -> Iterator[Repair]:
-        """The words without a wrong value, where its flag has others, else with an example for the flag, else without it."""
+        """The words without a wrong value, where its flag has others, else with an example for the flag."""
         left = self.grammar.with_value_replaced(self.words, value, "", flag)
         if flag in [name for name, _ in self.grammar.typed_values(left)]:
             yield Repair(left, is_example=True)
         example = self.grammar.example(flag) if flag in self.flags else []
         if example and value not in example:
             yield Repair(self.grammar.with_flags_replaced(self.words, [flag], [flag, *example]), is_example=True)
-        yield Repair(left, is_example=True)
 
     def _with_one_flag_changed(self, at_fault: str) -> Iterator[Repair]:
         """The words with an example for one flag, then without one, the flag at fault first."""
