@@ -54,6 +54,14 @@ def meaning(word: str, typed_targets: Sequence[str], makefile: Makefile) -> list
     return meanings.get(meant, [])
 
 
+def _words(arguments: str) -> list[str]:
+    """The words of ARGS; split at spaces where a quote is not closed."""
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()
+
+
 class CorrectedLine:
     """The line to type in place of the one that was typed, and what was wrong with that."""
 
@@ -109,7 +117,7 @@ class CorrectedLine:
         if "run" not in self.goals:
             return
         parser = importlib.import_module(_SUITE).parser()
-        words = ["--quick", *shlex.split(self.variables.get("ARGS", ""))]
+        words = ["--quick", *_words(self.variables.get("ARGS", ""))]
         suite = hints.Hints(parser, words, parser.parse_args)
         mistake = suite.mistake(words)
         if mistake is None or mistake.code != USAGE:
@@ -141,7 +149,7 @@ def command_without_make(goals: Sequence[str], variables: Mapping[str, str], mak
     words = meaning(unknown[0], typed_targets, makefile) if unknown else []
     if words[:1] != ["crossover"]:
         return ""
-    words += [*unknown[1:], *shlex.split(variables.get("ARGS", ""))]
+    words += [*unknown[1:], *_words(variables.get("ARGS", ""))]
     for name, value in variables.items():
         if name not in _KNOWN_VARIABLES:
             words += [f"--{name.lower()}", value]

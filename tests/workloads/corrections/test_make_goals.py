@@ -75,3 +75,8 @@ def test_all_unknown_variables_are_named_at_once():
 
 def test_variables_are_read_from_makes_flags():
     assert typed_variables("n -- ARGS=-k\\ stream VENV=") == {"ARGS": "-k stream", "VENV": ""}
+
+
+def test_an_unclosed_quote_is_one_error():
+    error, *_ = error_lines(["runn"], {"ARGS": "it's"}, MAKEFILE)
+    assert error.startswith("error: no target 'runn'")
