@@ -162,6 +162,8 @@ REFUSED = {
         --case S9 => unknown case
         --case S0 --model peaks => --case brings its own model => --model peaks
         --case S0 --batch 0 => numbers here start at 1 => --batch 1
+        --fit 3 --model cifar10-cnn nvidia-h200 => --fit is for a script => --model cifar10-cnn nvidia-h200
+        --case S0 --fit 3 => --fit is for a script => --case S0
         --case S0 --price-gpu -1 => is no price of an hour => --price-gpu 3.50
         --model peeks => unknown model 'peeks' => --model peaks""",
     "analysis.fleet": """

@@ -240,8 +240,8 @@ def _require_one_script(flags: Namespace, scripts: tuple[str, ...]) -> None:
 
 
 def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
-    """Raises Usage unless a command without a script names either a model or a known case. The first of the words that are no
-    run may be what was meant to be explained.
+    """Raises Usage unless a command without a script names either a model or a known case, and no flag that only a script takes.
+    The first of the words that are no run may be what was meant to be explained.
     """
     if not flags.case and not flags.model:
         raise _nothing_named(missing_runs[0] if missing_runs else "")
@@ -252,6 +252,8 @@ def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
         raise options.Usage("--how is for one answer; name one case", wrong="--how")
     if flags.case and flags.case not in (EVERY_CASE, *published_cases.EVERY):
         raise options.unknown("case", flags.case, sorted(published_cases.EVERY))
+    if flags.fit:
+        raise options.Usage("--fit is for a script, such as train.py; leave it out", wrong="--fit")
 
 
 def _require_user_model(flags: Namespace) -> None:
