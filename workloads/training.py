@@ -195,9 +195,14 @@ class TrainingPlan(MeasuringPlan):
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
         """Builds the user's own models, and prints the trainings and how long they take."""
         from workloads.frameworks import forecast
+        from workloads.harness import plan
 
         forecast.build_models(rows)
-        print(*forecast.lines(rows, self.measuring, self.studies, machine), sep="\n")
+        planned = forecast.forecast(rows, self.measuring, self.studies, machine)
+        if self.measuring.format == "json":
+            print(plan.plan_as_json(planned.rows, planned.largest_bytes, planned.seconds))
+        else:
+            print(*forecast.lines(planned, rigorous=self.measuring.rigorous), sep="\n")
 
     def measure(
         self,

@@ -370,6 +370,16 @@ def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
     assert records.read(folder).measurements == read
 
 
+def test_a_plan_as_json_is_one_object(capsys):
+    """The arrays of a training of LeNet take more than one batch of its images: 32 of 28 x 28 values of float32."""
+    words = ["--model", "lenet", "--samples", "64", "--device", "cpu", "--dry-run", "--format", "json", "-q"]
+    assert training.main(words) == 0
+    planned = json.loads(capsys.readouterr().out)
+    (row,) = planned["rows"]
+    assert (row["problem"]["model"], row["problem"]["samples"], row["problem"]["batch"]) == ("lenet", 64, 32)
+    assert planned["largest_bytes"] > 32 * 28 * 28 * 4 and planned["seconds_at_most"] > 0
+
+
 def test_products_follow_the_trainings_that_ran(capsys):
     cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
     gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})

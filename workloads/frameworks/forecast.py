@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from analysis import stats, units
 from kernels.problems import Problem, Training
 from workloads import options
@@ -83,9 +85,23 @@ def build_models(rows: Iterable[Row]) -> None:
         values(row.problem.model)
 
 
-def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Machine) -> list[str]:
-    """The plan of a command in words, which --dry-run prints: a line for each row, then the number of rows with the largest
-    memory of one, the rows that do not fit into memory, and the guessed minutes of the others.
+class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan of a command: what it trains, and what that takes."""
+
+    #: The rows that fit into memory, in the order in which they are measured; those of experiments among them.
+    rows: tuple[Row, ...]
+    #: The command's rows, without those of its experiments.
+    rows_of_command: tuple[Row, ...]
+    #: Key of a row that does not fit into memory -> why, in words.
+    left_out: dict[str, str]
+    #: The most memory that the arrays of a row take. Bytes.
+    largest_bytes: int
+    #: A guess of the time of all rows. Seconds.
+    seconds: float
+
+
+def forecast(rows: Sequence[Row], measuring: Measuring, names: Sequence[str], here: Machine) -> TrainingForecast:
+    """The plan of a command, for --dry-run.
 
     rows: without those of the experiments among the studies; these are added. names: of the studies. here: this machine.
     Raises: Missing where no row fits; Usage for a user's model that cannot be built.
@@ -102,19 +118,33 @@ def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Mac
     if left_out and not fitting:
         why = next(iter(left_out.values()))
         raise options.Missing(why, wrong="--samples", right="--samples 1000")
-    largest = 0
-    row_lines = []
+    largest_bytes = 0
     for row in fitting:
-        largest = max(largest, training_row.footprint_bytes(row.problem, values(row.problem.model)))
-        is_of_a_study = row not in rows  # its processes are in the study's seconds
-        if not is_of_a_study:
+        largest_bytes = max(largest_bytes, training_row.footprint_bytes(row.problem, values(row.problem.model)))
+        if row in rows:  # the processes of an experiment's rows are in its seconds
             seconds += plan.seconds(row, measuring.rigorous)
-        row_lines.append(name(row, measuring.rigorous and not is_of_a_study))
+    return TrainingForecast(
+        rows=tuple(fitting),
+        rows_of_command=tuple(rows),
+        left_out=left_out,
+        largest_bytes=largest_bytes,
+        seconds=seconds,
+    )
+
+
+def lines(planned: TrainingForecast, *, rigorous: bool) -> list[str]:
+    """The plan of a command in words: a line for each row, then the number of rows with the largest memory of one, the rows that
+    do not fit into memory, and the guessed minutes of the others.
+
+    rigorous: whether the command measures each row in several processes.
+    """
+    row_lines = [name(row, rigorous and row in planned.rows_of_command) for row in planned.rows]
+    minutes = planned.seconds / 60
     return [
         *row_lines,
-        f"{units.count(len(fitting), 'row')}, at most {units.size(largest)} of arrays at a time",
-        *(f"left out: {why}" for why in left_out.values()),
-        f"about {seconds / 60:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on",
+        f"{units.count(len(planned.rows), 'row')}, at most {units.size(planned.largest_bytes)} of arrays at a time",
+        *(f"left out: {why}" for why in planned.left_out.values()),
+        f"about {minutes:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on",
     ]
 
 

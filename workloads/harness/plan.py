@@ -431,8 +431,7 @@ def dry_run(rows: list[Row], measuring: Measuring) -> None:
     most_s = seconds_at_most(rows, measuring.limits, measuring.rigorous)
     largest_bytes = max((row.problem.footprint_bytes for row in rows), default=0)
     if as_json:
-        planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest_bytes, "seconds_at_most": most_s}
-        print(json.dumps(planned, indent=1))
+        print(plan_as_json(rows, largest_bytes, most_s))
         return
     for row in rows:
         print(name(row))
@@ -440,6 +439,12 @@ def dry_run(rows: list[Row], measuring: Measuring) -> None:
     print(f"{units.count(len(rows), 'row')}, {arrays}, at most about {most_s:.0f} s")
     for reason in left_out.values():
         print(f"left out: {reason}")
+
+
+def plan_as_json(rows: Sequence[Row], largest_bytes: int, most_s: float) -> str:
+    """The plan for --dry-run as one JSON object: its rows, the most bytes that one of them takes, the seconds of all."""
+    planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest_bytes, "seconds_at_most": most_s}
+    return json.dumps(planned, indent=1)
 
 
 def roof_rows(

@@ -394,7 +394,8 @@ def test_the_plan_names_time_and_processes(tmp_path):
     measuring = told(tmp_path)
     assert side_by_side.seconds("trials", measuring, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
     assert side_by_side.seconds("teacher", measuring, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
-    lines = forecast.lines([], measuring, ["teacher"], GPU_MACHINE)
+    planned = forecast.forecast([], measuring, ["teacher"], GPU_MACHINE)
+    lines = forecast.lines(planned, rigorous=False)
     assert [line.split()[0] for line in lines[:4]].count("inference/keras/call") == 2
     named = [forecast.name(r) for r in side_by_side.rows("trials", told(tmp_path, "--device", "cpu"), GPU_MACHINE)]
     assert [name.endswith(" each trial in a fresh process") for name in named] == [False, False, True]

@@ -114,7 +114,8 @@ def test_a_stopped_study_has_whole_pairs_but_one(name):
 def test_the_plan_names_minutes_and_processes(monkeypatch):
 
     def lines(plan) -> list[str]:
-        return forecast.lines(plan.rows(GPU_MACHINE), plan.measuring, plan.studies, GPU_MACHINE)
+        planned = forecast.forecast(plan.rows(GPU_MACHINE), plan.measuring, plan.studies, GPU_MACHINE)
+        return forecast.lines(planned, rigorous=plan.measuring.rigorous)
 
     plan = training.parse(["--study", "width", "trials", "--fast"])
     rows, said = plan.rows(GPU_MACHINE), lines(plan)
@@ -141,7 +142,8 @@ def test_the_plan_names_minutes_and_processes(monkeypatch):
     own = "tests/support/own_models.py:classes"
     assert inference.main(["--model", own, "--device", "cpu", "--dry-run", "-q"]) == 0 and built == [own]
     own = [Row(studies.FIT, Training("a.py:f", 32, samples, dtype="float64"), Settings()) for samples in (1024, 10**10)]
-    _, size, gone, _ = forecast.lines(own, plan.with_measuring(rigorous=False).measuring, (), GPU_MACHINE)
+    planned = forecast.forecast(own, plan.with_measuring(rigorous=False).measuring, (), GPU_MACHINE)
+    _, size, gone, _ = forecast.lines(planned, rigorous=False)
     assert size == "1 row, at most 6.12 MiB of arrays at a time" and gone.startswith(f"left out: {studies.FIT} a.py:f ")
     on_gpu = "572 GiB of GPU memory, there are 141 GiB: --residence tf.data leaves "
     for way, why in (("fit", "1720 GiB of host memory, "), ("fit", on_gpu), ("resident", on_gpu)):
@@ -159,8 +161,9 @@ def test_an_experiments_minutes_add_to_the_rows(monkeypatch):
     monkeypatch.setattr(forecast.side_by_side, "rows", lambda study, measuring, here: [])
     monkeypatch.setattr(forecast.plan, "seconds", lambda row, rigorous: 90.0)
     own = [Row(studies.FIT, Training("lenet", 32, 64), Settings())]
-    *_, guess = forecast.lines(own, training.parse([]).measuring, ("trials", "together"), GPU_MACHINE)
-    assert guess.startswith("about 11.5 minutes")
+    planned = forecast.forecast(own, training.parse([]).measuring, ("trials", "together"), GPU_MACHINE)
+    assert planned.seconds == 690
+    assert forecast.lines(planned, rigorous=False)[-1].startswith("about 11.5 minutes")
 
 
 def of(name: str, *devices: str) -> list[tuple]:
