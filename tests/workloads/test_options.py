@@ -160,6 +160,13 @@ def test_usage_errors_exit_2_with_a_correction(words, tip, capsys):
     assert line == f"{options.python()} -m workloads.x{tip}"
 
 
+def test_a_flag_is_named_once_in_its_error(capsys):
+    made = CommandParser(module="workloads.x", examples=["python -m workloads.x --fast"])
+    shared_flags.add_measuring_flags(made)
+    running.run_command(made, ["--seed", "-1"], make_plan=running.no_plan, carry_out=lambda plan: 0)
+    assert capsys.readouterr().err.splitlines()[0] == "error: --seed: '-1' is below 0"
+
+
 def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(invocation.sys, "executable", str(tmp_path / ".venv/bin/python"))

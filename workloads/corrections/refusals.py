@@ -60,7 +60,9 @@ def _wrong_value(name: str, why: str, words: Sequence[str], grammar: Grammar) ->
         return Usage(f"{name}: {why}", wrong=name)
     behind = "".join(words[words.index(name) + 1 :][:1]) if name in words else ""
     if re.match(r"-\.?\d", behind):  # which argparse takes for a flag
-        return Usage(f"{name}: {behind!r} is below 0", wrong=behind, right=behind[1:])
+        error = Usage(f"{behind!r} is below 0", wrong=behind, right=behind[1:])
+        error.flag = name
+        return error
     example = shlex.join(grammar.example(name))
     message = f"{name}: {why}"
     if why.startswith("expected"):
