@@ -93,6 +93,9 @@ def _error_of_failure(measurement: Measurement, request: TraceRequest, time_limi
         first = f"write a function data that returns (x, y) into {file}"
         return options.Usage(measurement.reason, right=f"--data {file}:data", first=first)
     mending = f"mend {(request.data or request.model).partition(':')[0]}"
+    if measurement.cause == "process-ended":
+        message = f"building {request.model}: {measurement.reason}"
+        return options.Usage(message, wrong=request.model, right=request.model, first=mending)
     return options.Usage(measurement.reason, first=measurement.notes.get(CHANGE) or mending)
 
 

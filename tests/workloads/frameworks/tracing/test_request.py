@@ -153,6 +153,18 @@ def test_a_refusal_is_one_line_with_a_remedy(process, monkeypatch, capsys, cause
     assert tried.endswith(hint)
 
 
+@pytest.mark.parametrize(("words", "mended"), [((), "model.py"), (("--data", "data.py:batches"), "data.py")])
+def test_a_process_that_died_is_one_line(process, monkeypatch, tmp_path, capsys, words, mended):
+    (tmp_path / "data.py").write_text("def batches(): ...\n")
+    monkeypatch.setattr(process, "reason", "its process ended with signal SIGKILL")
+    monkeypatch.setattr(process, "cause", "process-ended")
+    assert describe.main(["--model", "model.py:build", "--operations", *words]) == options.USAGE
+    error, tried = capsys.readouterr().err.splitlines()
+    assert error == "error: --model: building model.py:build: its process ended with signal SIGKILL"
+    assert tried.startswith(f"  mend {mended}, then: ")
+    assert "--model model.py:build" in tried
+
+
 def test_a_saved_models_data_come_from_another_file(process, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile("net.keras", "w") as parts:
