@@ -62,12 +62,17 @@ class Line(str):
 
 
 def near(path: str | os.PathLike) -> str:
-    """A path as it is shown to the user: relative where it lies below the current folder, else as it is."""
+    """A path as it is shown to the user: relative where it lies below the current folder, else as it is.
+
+    A relative one that begins with a dash is shown as `./-path`, as a command takes `-path` for a flag.
+    """
     try:
         inside = os.path.relpath(path)
     except FileNotFoundError:  # the folder that the command runs in was removed
         return os.fspath(path)
-    return os.fspath(path) if inside.split(os.sep)[0] == os.pardir else inside
+    if inside.split(os.sep)[0] == os.pardir:
+        return os.fspath(path)
+    return os.path.join(os.curdir, inside) if inside[:1] == "-" else inside
 
 
 def width(stream: TextIO | None = None) -> int:

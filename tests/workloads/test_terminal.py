@@ -170,3 +170,10 @@ def test_what_a_terminal_would_obey_is_never_printed(monkeypatch):
         out.write("\x1b[1A\n")
     out.write("\x1b[1A\n")
     assert out.getvalue().endswith("\x1b[1A\n[1A\n")
+
+
+def test_a_path_that_begins_with_a_dash(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert terminal.near("-dash/matmul.jsonl") == "./-dash/matmul.jsonl"
+    assert terminal.near(tmp_path / "-dash" / "matmul.jsonl") == "./-dash/matmul.jsonl"
+    assert terminal.near("runs/-dash/matmul.jsonl") == "runs/-dash/matmul.jsonl"
