@@ -237,6 +237,12 @@ def test_output_that_cannot_be_written_is_one_line(words):
     assert errors == ["error: cannot write the output: No space left on device; send it to another place"]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_unwritten_help_is_no_run_to_resume():
+    done = to_full_disk("workloads.matmul", "--help")
+    assert done.stderr.splitlines()[-1].endswith(" -m workloads.matmul --help")
+
+
 def test_a_full_stderr_loses_lines():
     compare = [sys.executable, "-m", "analysis.compare", RUN_OF_ROOFS, RUN_OF_ROOFS, "--format", "csv"]
     with open("/dev/full", "w") as full:

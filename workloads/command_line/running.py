@@ -134,10 +134,11 @@ def _parsed_flags(command_parser: CommandParser, argv: Sequence[str] | None, out
 
 
 def _command_that_prints_again(command_parser: CommandParser, command_hints: Hints) -> str:
-    """The command that prints what could not be written: a measuring one reads the rows that it has stored."""
+    """The command that prints what could not be written: one that measured reads the rows that it has stored."""
     words = command_hints.words
     resuming = [*words, "--resume"]
-    can_resume = "--resume" in command_parser.grammar().flags and not {"--resume", "--dry-run"} & set(words)
+    measures_nothing_new = not {"--resume", "--dry-run", "-h", "--help"}.isdisjoint(words)
+    can_resume = "--resume" in command_parser.grammar().flags and not measures_nothing_new
     if can_resume and command_hints.mistake(resuming) is None:
         words = resuming
     return command_hints.line(words)
