@@ -148,6 +148,9 @@ REFUSED = {
         --host-memory managed --sizes 2GiB => managed memory; at most 1073741824
         --sizes 4KiB --overlap 16B --chunks 32 => 16 bytes cannot be cut into 32 chunks
         --study small-dataset --sizes 4KiB => --study brings its own rows; leave --sizes out""",
+    "workloads.suite": """
+        --quick --format json => --format json takes one table => --quick => --dry-run => --only matmul  => --format json
+        --only matmul stream --format csv => --format csv takes one table => --only matmul => --format csv => --dry-run""",
     "workloads.launch": """
         --calls nap => unknown call 'nap'; known: empty,
         --variants fastest => unknown variant 'fastest'

@@ -97,10 +97,10 @@ def from_flags(flags: Namespace) -> SuitePlan:
     options.refuse(flags, ("backends", "variants"), "every part of the suite has its own kernels")
     only = options.words(flags.only)
     if flags.format in ("csv", "json") and len(only) != 1 and not flags.ray:
-        raise options.Usage(
-            f"--format {flags.format} takes one table; name one workload with --only, or read the run's files",
-            tip=f"python -m workloads.suite --quick --only matmul --format {flags.format}",
-        )
+        message = f"--format {flags.format} takes one table; name one workload with --only, or read the run's files"
+        error = options.Usage(message, wrong="--only", right=f"--only {only[0] if only else 'matmul'}")
+        error.is_example = True
+        raise error
     return SuitePlan(
         measuring=shared_flags.measuring(flags),
         quick=flags.quick,
