@@ -103,7 +103,7 @@ class Hints:
                 notes = tuple(messages[1:])
                 return Proposal(line=self.line(words), notes=notes, is_example=is_example, similar=similar)
             current = mistake
-            if not self._is_in_an_example(mistake):
+            if not self._is_in_an_example(mistake) and not self._is_of_correction(mistake, words):
                 messages.append(self.message(mistake, words))
         return self._without_repair(stop, current, messages, similar)
 
@@ -163,6 +163,17 @@ class Hints:
         """Whether a mistake is in a word that was put into the command, not typed."""
         wrong = mistake.wrong or ""
         return wrong[:1] not in ("", "-") and not any(wrong in word for word in self._typed_words)
+
+    def _is_of_correction(self, mistake: Stop, words: Sequence[str]) -> bool:
+        """Whether a mistake of corrected words is in one that was not typed, or names one: `train.py brings its own model`."""
+        if mistake.code == MISSING:
+            return False
+        wrong = mistake.wrong or ""
+        new_words = set(words).difference(self._typed_words)
+        if wrong[:1] not in ("", "-"):
+            return wrong in new_words
+        named_words = {word.strip(",:;'") for word in str(mistake).split()}
+        return not new_words.isdisjoint(named_words)
 
     def _without_repair(self, stop: Stop, current: Stop, messages: list[str], similar: tuple[str, str]) -> Proposal:
         """The first command that works of those that the Stops propose, then the example, then the help; an error that a missing

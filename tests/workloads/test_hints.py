@@ -163,6 +163,23 @@ def test_a_wrong_command_is_corrected(typed, corrected, is_example, folder):
         assert shown.mistake([*shown.words, *(["--dry-run"] if is_measuring else [])]) is None
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "analysis.explain --model cifar10-cnn -- --lr 1",
+        "workloads.stream --sizes -1",
+        "workloads.matmul --sizes 16 --threads -99999",
+    ],
+)
+def test_mistakes_of_a_correction_are_no_notes(typed, folder):
+    assert hints.corrected_line(f"python -m {typed}").notes[1:] == ()
+
+
+def test_every_typed_mistake_is_a_note(folder):
+    proposal = hints.corrected_line("python -m analysis.explain --batch 0 --samples 0 --model lenet")
+    assert [note.partition(":")[0] for note in proposal.notes] == ["--batch", "--samples"]
+
+
 def test_a_missing_device_comes_before_other_errors(folder, monkeypatch):
     from workloads.machine import facts
 
