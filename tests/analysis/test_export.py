@@ -98,7 +98,7 @@ def test_no_cell_is_a_formula(capsys):
     told = list(csv.DictReader(io.StringIO(export.text(Loaded((), tuple(rows), 0, ()), "csv"))))
     assert [line["reason"] for line in told] == [f"'{text}" if len(text) > 1 else text for text in bad]
     table.records([{"said": bad[0], "number": -1.5, "text": "-1.5e-9"}], ("said", "number", "text"), "csv")
-    printing.Rows("csv", "matmul")._line(bad[:1])
+    printing.Rows("csv", "matmul")._print_line(bad[:1])
     assert capsys.readouterr().out == "said,number,text\n'=1+1,-1.5,-1.5e-9\n'=1+1\n"
 
 

@@ -1,5 +1,8 @@
 """Figures of the bench of examples' models, from rows worked out by hand."""
 
+import sys
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
@@ -54,8 +57,10 @@ def test_models_predicted_since_the_last_rule_count_apart():
 
 
 def test_an_unseen_gpu_is_not_measured(monkeypatch):
-    tensorflow = pytest.importorskip("tensorflow")
-    monkeypatch.setattr(tensorflow.config, "list_physical_devices", lambda kind: [])
+    """TensorFlow stays out of this process: other tests rely on it."""
+    no_gpu = SimpleNamespace(config=SimpleNamespace(list_physical_devices=lambda kind: []))
+    monkeypatch.setitem(sys.modules, "tensorflow", no_gpu)
+    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace())
     with pytest.raises(RuntimeError, match="sees no GPU"):
         example_models.later_epochs(row(1e-3, ()).predicted)
 

@@ -321,9 +321,9 @@ def test_break_even_in_epochs():
     assert paid.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
     # A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s
     e = explained()
-    assert costs.break_even(e.cpu.cost, e.gpu.cost, 100) is None
+    assert costs.break_even(e.cpu.cost, e.gpu.cost, steps=100) is None
     slow = msgspec.structs.replace(e.cpu, step_s=Estimate(1.64 * MS, 1.5 * MS, 6.164 * MS))
-    paid = costs.break_even(slow.cost, e.gpu.cost, 100)
+    paid = costs.break_even(slow.cost, e.gpu.cost, steps=100)
     assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
 
 

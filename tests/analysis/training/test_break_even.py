@@ -183,8 +183,11 @@ def test_each_change_compares_with_the_plain_row():
 
     resident = {"kernel": "training/keras/resident", "residence": "resident"}
     made = [one(1e-3), one(5e-3, jit_compile="off"), one(2e-3, dtype="float64"), one(0.5e-3, 0.0, **resident)]
-    found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in training_words.changes(made)}
-    assert found == {"jit off": (5e-3, 1e-3), "float64 inputs": (2e-3, 1e-3), "resident": (0.5e-3, 1e-3)}
+    steps = {
+        change.options: (round(change.step.value, 6), round(change.plain_step.value, 6))
+        for change in training_words.changes(made)
+    }
+    assert steps == {"jit off": (5e-3, 1e-3), "float64 inputs": (2e-3, 1e-3), "resident": (0.5e-3, 1e-3)}
     name = "CIFAR-10 CNN, batch 32, 320 samples, on the GPU"
     slower = f"{name}, jit off: a step takes 5.00 ms instead of 1.00 ms, 5.0x slower."
     assert training_words.change_sentences(made)[-1] == slower
